@@ -11,7 +11,6 @@
 
 pub mod access;
 pub mod audit;
-mod database;
 pub mod deploy;
 pub mod functions;
 pub mod invoke;

@@ -1,8 +1,11 @@
-//! The stores of one machine: a SQLite file for each kind.
+//! The stores of one machine: a SQLite file for each kind, and files for bundles.
 //!
 //! ```text
 //!   STATE/access.sqlite    SqliteTokens
 //!   STATE/secrets.sqlite   SqliteSecrets
+//!   STATE/functions.sqlite SqliteFunctions
+//!   STATE/audit.sqlite     SqliteActions
+//!   STATE/bundles/         FileBundles: an archive is a file, not a row
 //! ```
 //!
 //! Each is one connection to one file, which only the worker's user can read. [`store`] says what
@@ -11,9 +14,16 @@
 
 #![forbid(unsafe_code)]
 
+mod actions;
+mod bundles;
 mod database;
+pub mod former;
+mod functions;
 mod secrets;
 mod tokens;
 
+pub use actions::SqliteActions;
+pub use bundles::FileBundles;
+pub use functions::SqliteFunctions;
 pub use secrets::SqliteSecrets;
 pub use tokens::SqliteTokens;

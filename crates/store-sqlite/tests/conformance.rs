@@ -1,8 +1,8 @@
 //! The suite of every store, on SQLite files.
 
 use store::conformance::Backend;
-use store::{Secrets, Tokens};
-use store_sqlite::{SqliteSecrets, SqliteTokens};
+use store::{Actions, Bundles, Functions, Secrets, Tokens};
+use store_sqlite::{FileBundles, SqliteActions, SqliteFunctions, SqliteSecrets, SqliteTokens};
 use tempfile::TempDir;
 
 #[derive(Debug)]
@@ -21,6 +21,18 @@ impl Backend for Directory {
 
     fn secrets(&self) -> Box<dyn Secrets> {
         Box::new(SqliteSecrets::open(&self.0.path().join("secrets.sqlite")).unwrap())
+    }
+
+    fn functions(&self) -> Box<dyn Functions> {
+        Box::new(SqliteFunctions::open(&self.0.path().join("functions.sqlite")).unwrap())
+    }
+
+    fn bundles(&self) -> Box<dyn Bundles> {
+        Box::new(FileBundles::open(&self.0.path().join("bundles")).unwrap())
+    }
+
+    fn actions(&self) -> Box<dyn Actions> {
+        Box::new(SqliteActions::open(&self.0.path().join("audit.sqlite")).unwrap())
     }
 }
 

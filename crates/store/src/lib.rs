@@ -6,6 +6,9 @@
 //!      ▼
 //!   Tokens         tokens, by their hashes      ◄── store-sqlite       a file for each
 //!   Secrets        sealed values and a witness  ◄── memory             for tests
+//!   Functions      the records of versions
+//!   Bundles        their files, by content
+//!   Actions        the audit log
 //!      ▲
 //!      └── conformance                          one suite, which runs on both
 //! ```
@@ -13,7 +16,7 @@
 //! # What every store promises
 //!
 //! - **Durable when it returns.** A change that a method returned `Ok` for survives a kill of the
-//!   process and a loss of power. A store that is opened again holds it.
+//!   process and a loss of power; of [`Actions`], a kill alone. A store that is opened again holds it.
 //! - **Whole or not at all.** After an error nothing has changed.
 //! - **Exact.** Text comes back byte for byte: names that differ in case are two names.
 //! - **Milliseconds.** Times are whole milliseconds since 1970 ([`millis`]). Finer parts are cut
@@ -27,9 +30,12 @@
 
 #![forbid(unsafe_code)]
 
+mod actions;
+mod bundles;
 #[cfg(any(test, feature = "fake"))]
 pub mod conformance;
 mod error;
+mod functions;
 #[cfg(any(test, feature = "fake"))]
 pub mod memory;
 pub mod millis;
@@ -39,6 +45,9 @@ mod tokens;
 // The owner of a secret: every implementation needs this word.
 pub use function::WholeName;
 
+pub use actions::{ActionRow, Actions};
+pub use bundles::{Bundles, Pack};
 pub use error::{Cause, StoreError};
+pub use functions::{FunctionRow, Functions, MAX_VERSIONS, PastVersion, Version};
 pub use secrets::{NONCE_BYTES, Sealed, SecretRow, Secrets};
 pub use tokens::{HASH_BYTES, TokenRow, Tokens};

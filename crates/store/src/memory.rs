@@ -1,10 +1,16 @@
 //! Every store in memory: the double for tests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Cursor, Read};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use function::BundleDigest;
+
 use crate::millis::truncate;
-use crate::{Sealed, SecretRow, Secrets, StoreError, TokenRow, Tokens, WholeName};
+use crate::{
+    ActionRow, Actions, Bundles, FunctionRow, Functions, MAX_VERSIONS, Pack, PastVersion, Sealed,
+    SecretRow, Secrets, StoreError, TokenRow, Tokens, Version, WholeName,
+};
 
 /// A store of everything. Clones share their content: a clone is the same store, opened again.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +23,11 @@ struct Content {
     token_was_inserted: bool,
     secrets: BTreeMap<(WholeName, String), SecretRow>,
     witness: Option<Sealed>,
+    functions: BTreeMap<WholeName, FunctionRow>,
+    /// Those of each function, the oldest first.
+    versions: BTreeMap<WholeName, Vec<Version>>,
+    bundles: BTreeMap<BundleDigest, Vec<u8>>,
+    actions: Vec<ActionRow>,
     broken: bool,
 }
 
@@ -99,11 +110,104 @@ impl Secrets for Memory {
     }
 }
 
+impl Functions for Memory {
+    fn put(&mut self, function: &FunctionRow) -> Result<(), StoreError> {
+        let mut content = self.content()?;
+        let name = function.current.record.whole_name();
+        let current = &function.current;
+        let versions = content.versions.entry(name.clone()).or_default();
+        let known = versions.iter_mut().find(|version| version.id == current.id);
+        let kept = if let Some(known) = known {
+            known.warnings.clone_from(&current.warnings);
+            known.clone()
+        } else {
+            let created = truncate(current.created);
+            versions.push(Version { created, ..Version::clone(current) });
+            versions[versions.len() - 1].clone()
+        };
+        // Stable: of two of one time the one that was put later is the newer.
+        versions.sort_by_key(|version| version.created);
+        let surplus = versions.len().saturating_sub(MAX_VERSIONS as usize);
+        let oldest: Vec<_> = versions.iter().take(surplus).map(|one| one.id.clone()).collect();
+        versions.retain(|version| version.id == current.id || !oldest.contains(&version.id));
+        let updated = truncate(function.updated);
+        let row = FunctionRow { current: Arc::new(kept), hidden: function.hidden, updated };
+        content.functions.insert(name, row);
+        Ok(())
+    }
+
+    fn remove(&mut self, name: &WholeName) -> Result<bool, StoreError> {
+        let mut content = self.content()?;
+        content.versions.remove(name);
+        Ok(content.functions.remove(name).is_some())
+    }
+
+    fn list(&self) -> Result<Vec<FunctionRow>, StoreError> {
+        Ok(self.content()?.functions.values().cloned().collect())
+    }
+
+    fn history(&self, name: &WholeName) -> Result<Vec<PastVersion>, StoreError> {
+        let content = self.content()?;
+        let versions = content.versions.get(name).into_iter().flatten().rev();
+        let past =
+            |version: &Version| PastVersion { id: version.id.clone(), created: version.created };
+        Ok(versions.map(past).collect())
+    }
+}
+
+impl Bundles for Memory {
+    fn put(&self, digest: &BundleDigest, pack: Pack<'_>) -> Result<(), StoreError> {
+        if self.content()?.bundles.contains_key(digest) {
+            return Ok(());
+        }
+        let mut archive = Vec::new();
+        pack(&mut archive).map_err(|source| StoreError::Database {
+            store: "the memory",
+            step: "cannot be written",
+            source: source.into(),
+        })?;
+        self.content()?.bundles.insert(digest.clone(), archive);
+        Ok(())
+    }
+
+    fn get(&self, digest: &BundleDigest) -> Result<Option<Box<dyn Read + Send>>, StoreError> {
+        let archive = self.content()?.bundles.get(digest).cloned();
+        Ok(archive.map(|archive| Box::new(Cursor::new(archive)) as _))
+    }
+
+    fn retain(&self, digests: &BTreeSet<BundleDigest>) -> Result<(), StoreError> {
+        self.content()?.bundles.retain(|digest, _| digests.contains(digest));
+        Ok(())
+    }
+}
+
+impl Actions for Memory {
+    fn append(&mut self, action: &ActionRow, keep: usize) -> Result<(), StoreError> {
+        let mut content = self.content()?;
+        content.actions.push(action.clone());
+        let same = |other: &ActionRow| other.group == action.group && other.done == action.done;
+        let mut surplus = content.actions.iter().filter(|other| same(other)).count();
+        surplus = surplus.saturating_sub(keep);
+        content.actions.retain(|other| {
+            let goes = surplus > 0 && same(other);
+            surplus -= usize::from(goes);
+            !goes
+        });
+        Ok(())
+    }
+
+    fn last(&self, most: usize) -> Result<Vec<String>, StoreError> {
+        let content = self.content()?;
+        let first = content.actions.len().saturating_sub(most);
+        Ok(content.actions[first..].iter().map(|action| action.line.clone()).collect())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Memory;
     use crate::conformance::Backend;
-    use crate::{Secrets, Tokens};
+    use crate::{Actions, Bundles, Functions, Secrets, Tokens};
 
     impl Backend for Memory {
         fn tokens(&self) -> Box<dyn Tokens> {
@@ -111,6 +215,18 @@ mod tests {
         }
 
         fn secrets(&self) -> Box<dyn Secrets> {
+            Box::new(self.clone())
+        }
+
+        fn functions(&self) -> Box<dyn Functions> {
+            Box::new(self.clone())
+        }
+
+        fn bundles(&self) -> Box<dyn Bundles> {
+            Box::new(self.clone())
+        }
+
+        fn actions(&self) -> Box<dyn Actions> {
             Box::new(self.clone())
         }
     }

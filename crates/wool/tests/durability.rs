@@ -10,7 +10,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use engine::Handler;
 use function::{DEFAULT_TENANT, Label, PackageLock, VersionId, VersionRecord, WholeName};
-use platform::functions::{Bundles, Function, Handlers, Registry, Sqlite, StoreError, Version};
+use platform::functions::{Function, Handlers, Registry};
+use store::Version;
+use store_sqlite::{FileBundles, SqliteFunctions};
 
 const CHILD: &str = "LAMBSWOOL_TEST_REGISTRY";
 
@@ -50,8 +52,8 @@ fn open(path: &Path) -> Registry {
     let root = path.parent().unwrap();
     let layers = layers::Store::open(root).unwrap();
     let handlers = Handlers::open(layers, &root.join("handlers")).unwrap();
-    let bundles = Bundles::open(&root.join("bundles")).unwrap();
-    Registry::open(Box::new(Sqlite::open(path).unwrap()), bundles, handlers).unwrap()
+    let bundles = Arc::new(FileBundles::open(&root.join("bundles")).unwrap());
+    Registry::open(Box::new(SqliteFunctions::open(path).unwrap()), bundles, handlers).unwrap()
 }
 
 #[test]
@@ -98,37 +100,6 @@ fn write_for_ever(path: &Path) {
         let mut stdout = std::io::stdout();
         writeln!(stdout, "\nput {number}").and_then(|()| stdout.flush()).unwrap();
     }
-}
-
-#[test]
-fn the_newest_hundred_versions_are_kept_and_the_current_one() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("functions.sqlite");
-    let registry = open(&path);
-    let kept = || -> Vec<String> {
-        let past = registry.history(&named("f")).unwrap();
-        past.into_iter().map(|version| version.id.to_string()).collect()
-    };
-    put(&registry, version("g", 1));
-    for number in 1..=103 {
-        put(&registry, version("f", number));
-    }
-    let newest: Vec<String> = (4..=103).rev().map(|number| format!("f-{number}")).collect();
-    assert_eq!(kept(), newest);
-    // An old one is deployed again.
-    put(&registry, version("f", 1));
-    assert_eq!(kept(), [&newest[..], &["f-1".to_owned()]].concat());
-    assert_eq!(*open(&path).get(&named("f")).unwrap().current(), version("f", 1));
-    assert_eq!(registry.history(&named("g")).unwrap().len(), 1, "another function's stay");
-}
-
-#[test]
-fn a_registry_of_a_newer_release_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("functions.sqlite");
-    drop(Sqlite::open(&path).unwrap());
-    rusqlite::Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
-    assert!(matches!(Sqlite::open(&path).unwrap_err(), StoreError::Newer { found: 99, .. }));
 }
 
 #[test]

@@ -13,9 +13,9 @@ use packages::installer::Bounds;
 use platform::deploy::installer::Installer;
 use platform::deploy::pipeline::Layered;
 use platform::deploy::workshop::{Admitted, Bundle, MakeError, Packing, Workshop as _};
-use platform::functions::Bundles;
 use sandbox::wire::Convention;
 use sandbox::{Kind, Reset};
+use store_sqlite::FileBundles;
 
 fn state() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("layered")
@@ -31,7 +31,7 @@ fn workshop_in(state: &Path) -> Layered {
     let store = Store::open(state).unwrap();
     let indexes = wool::config::Config::default().indexes().unwrap();
     let installer = Installer::new(store.clone(), None, Bounds::default(), indexes);
-    let bundles = Bundles::open(&state.join("bundles")).unwrap();
+    let bundles = Arc::new(FileBundles::open(&state.join("bundles")).unwrap());
     Layered::new(store, bundles, sandbox::guest::FILES.to_vec(), None, installer)
 }
 

@@ -39,7 +39,5 @@ pub(super) async fn read(
     let (audit, most) = (Arc::clone(&app.audit), query.lines.unwrap_or(lines::USUAL));
     let read = tokio::task::spawn_blocking(move || audit.read(most as usize)).await;
     let read = read.map_err(|_| ApiError::internal("the audit log cannot be read"))?;
-    let actions =
-        read.map_err(|error| ApiError::internal(format!("the audit log cannot be read: {error}")))?;
-    Ok(Json(ActionList { actions }))
+    Ok(Json(ActionList { actions: read? }))
 }

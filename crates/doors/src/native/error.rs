@@ -15,10 +15,11 @@ use utoipa::ToSchema;
 use function::NameError;
 use platform::deploy::DeployError;
 use platform::deploy::workshop::MakeError;
-use platform::functions::StoreError;
+use platform::functions::RegistryError;
 use platform::invoke::InvokeError;
 use platform::limits::quotas::Exhausted;
 use platform::network_policy::NotAllowed;
+use store::StoreError;
 
 /// The body of every reply that is no success.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -197,7 +198,7 @@ impl From<&DeployError> for ApiError {
             DeployError::GivenUp => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", error.to_string())
             }
-            DeployError::Store(full @ StoreError::Full { .. }) => {
+            DeployError::Store(full @ RegistryError::Full { .. }) => {
                 Self::new(StatusCode::FORBIDDEN, "quota", full.to_string())
             }
             DeployError::Store(_) | DeployError::BrokeOff => Self::internal(chain(error)),

@@ -14,9 +14,10 @@ use super::act::Act;
 use super::error::ApiError;
 use super::{App, Asked, ErrorBody, Named, Query};
 use crate::native::isolation::{Isolation, Reset};
-use platform::functions::{Function, Past};
+use platform::functions::Function;
 use platform::limits::Unenforced;
 use platform::logs::stamp;
+use store::PastVersion;
 
 /// A function as lists show it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -115,8 +116,8 @@ impl FunctionSummary {
 }
 
 impl FunctionDetail {
-    fn of(app: &App, function: &Function, history: Vec<Past>) -> Self {
-        let summary = |past: Past| VersionSummary {
+    fn of(app: &App, function: &Function, history: Vec<PastVersion>) -> Self {
+        let summary = |past: PastVersion| VersionSummary {
             version: past.id.to_string(),
             created: stamp(past.created),
         };

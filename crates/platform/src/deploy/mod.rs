@@ -26,6 +26,8 @@ use std::time::{Duration, SystemTime};
 use engine::{Engine, Handler, fault};
 use layers::Patience;
 use sandbox::Network;
+use store::Version;
+use store::millis::truncate;
 use thiserror::Error;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{Instant, sleep};
@@ -37,8 +39,7 @@ use crate::deploy::remake::UnderWay;
 use crate::deploy::room::Room;
 use crate::deploy::turns::{Turn, Turns};
 use crate::deploy::workshop::{Admitted, Bundle, MakeError, Workshop};
-use crate::functions::millis::{from_millis, to_millis};
-use crate::functions::{Function, Registry, StoreError, Version};
+use crate::functions::{Function, Registry, RegistryError};
 use crate::limits::quotas::Quotas;
 use crate::logs::Logs;
 use crate::network_policy::Networks;
@@ -89,7 +90,7 @@ pub enum DeployError {
     Make(#[from] MakeError),
     /// The version was made and could not be recorded.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] RegistryError),
     /// Other code would be told its secrets, or they would be lost.
     #[error(
         "{0} has secrets, and nobody knows who asks: deploy or remove it through the worker's Unix socket, or with a token"
@@ -311,7 +312,7 @@ impl Deployer {
                 if let Some(function) = registry.get(&name) {
                     leave(&usage, &function);
                 }
-                registry.remove(&name)
+                registry.remove(&name).map_err(RegistryError::from)
             };
             let removed = if known { Some(remove()) } else { vault.unless_held(&name, remove) };
             Ok::<_, DeployError>(removed.ok_or(DeployError::HasSecrets(name.clone()))??)
@@ -349,5 +350,5 @@ fn leave(usage: &Usage, function: &Function) {
 
 /// The time as the registry keeps it: to the millisecond, so that what is read back equals what was written.
 fn now() -> SystemTime {
-    from_millis(to_millis(SystemTime::now()))
+    truncate(SystemTime::now())
 }

@@ -21,20 +21,20 @@ use layers::{Patience, RunError, Store, guest};
 use packages::lock::{self, Lock, LockError};
 use packages::{InstallError, Packages, ViewError};
 use sandbox::{Cpu, CpuBounds, Network, chain};
+use store::Bundles;
 use thiserror::Error;
 
 use crate::deploy::installer::Installer;
 use crate::deploy::precedence::Precedence;
 use crate::deploy::progress::Progress;
 use crate::deploy::workshop::{Admitted, Bundle, Made, MakeError, Opened, Packing, Workshop};
-use crate::functions::Bundles;
 use crate::packages::store as shelf;
 
 /// Makes layers in a state directory.
 #[derive(Debug)]
 pub struct Layered {
     store: Store,
-    bundles: Bundles,
+    bundles: Arc<dyn Bundles>,
     guest: Vec<(&'static str, &'static [u8])>,
     python: Option<PythonRequest>,
     installer: Installer,
@@ -47,7 +47,7 @@ impl Layered {
     #[must_use]
     pub fn new(
         store: Store,
-        bundles: Bundles,
+        bundles: Arc<dyn Bundles>,
         guest: Vec<(&'static str, &'static [u8])>,
         python: Option<PythonRequest>,
         installer: Installer,
@@ -215,7 +215,7 @@ impl Layered {
         }
         let lock = self.lock(&opened, &manifest.requirements, patience, progress)?;
         let digest = opened.code.digest();
-        let kept = self.bundles.put(&digest, |file| opened.code.pack(file));
+        let kept = self.bundles.put(&digest, &mut |archive| opened.code.pack(archive));
         kept.map_err(|error| machine("bundle", &error))?;
         let record = VersionRecord {
             tenant: name.tenant().to_owned(),
@@ -231,7 +231,8 @@ impl Layered {
     /// The kept bundle of a version, opened as it was when it was admitted.
     fn reopen(&self, record: &VersionRecord, progress: &dyn Progress) -> Result<Opened, MakeError> {
         let kept = self.bundles.get(&record.bundle).map_err(|error| machine("bundle", &error))?;
-        let code = self.unpack(&Packing::Tar, kept)?;
+        let kept = kept.ok_or_else(|| machine("bundle", &Gone(record.bundle.clone())))?;
+        let code = Code::from_tar(&self.store, kept).map_err(|error| machine("bundle", &error))?;
         if code.digest() != record.bundle {
             return Err(machine("bundle", &Damaged(record.bundle.clone())));
         }
@@ -352,6 +353,11 @@ fn unreadable(error: ManifestError) -> MakeError {
         _ => function("manifest", &error),
     }
 }
+
+/// A kept bundle that is no longer there.
+#[derive(Debug, Error)]
+#[error("the kept files of bundle {0} are gone: deploy the function again")]
+struct Gone(BundleDigest);
 
 /// A kept bundle that is not what was deployed.
 #[derive(Debug, Error)]

@@ -16,9 +16,10 @@ use engine::Handler;
 
 use crate::access::Caller;
 use crate::deploy::temporary::{self, Coming};
-use crate::functions::{Function, Registry, StoreError, Version};
+use crate::functions::{Function, Registry, RegistryError};
 use crate::secrets::Vault;
 use function::WholeName;
+use store::Version;
 
 /// Where a tenant's functions have room, and which give way to others.
 #[derive(Debug)]
@@ -36,7 +37,7 @@ impl Room {
     ///
     /// # Errors
     /// When it has none.
-    pub(crate) fn check(&self, name: &WholeName) -> Result<(), StoreError> {
+    pub(crate) fn check(&self, name: &WholeName) -> Result<(), RegistryError> {
         self.victims(Coming { name, hidden: false }).map(drop)
     }
 
@@ -51,7 +52,7 @@ impl Room {
         handler: Arc<Handler>,
         hidden: bool,
         mut gone: impl FnMut(Arc<Function>),
-    ) -> Result<(Arc<Function>, Option<Arc<Function>>), StoreError> {
+    ) -> Result<(Arc<Function>, Option<Arc<Function>>), RegistryError> {
         let (name, version) = (version.record.whole_name(), Arc::new(version));
         loop {
             let victims = self.victims(Coming { name: &name, hidden })?;
@@ -61,7 +62,7 @@ impl Room {
             let (version, handler) = (Arc::clone(&version), Arc::clone(&handler));
             match self.registry.put(version, handler, hidden, self.most) {
                 // It has had room: another deploy has taken it.
-                Err(StoreError::Full { .. }) => {}
+                Err(RegistryError::Full { .. }) => {}
                 put => return put,
             }
         }
@@ -72,7 +73,7 @@ impl Room {
         &self,
         victims: &[Arc<Function>],
         gone: &mut impl FnMut(Arc<Function>),
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool, RegistryError> {
         for victim in victims {
             let may_go = |now: &Arc<Function>| Arc::ptr_eq(now, victim) && !self.is_kept(now);
             match self.registry.remove_if(&victim.whole_name(), may_go)? {
@@ -83,10 +84,10 @@ impl Room {
         Ok(true)
     }
 
-    fn victims(&self, coming: Coming<'_>) -> Result<Vec<Arc<Function>>, StoreError> {
+    fn victims(&self, coming: Coming<'_>) -> Result<Vec<Arc<Function>>, RegistryError> {
         let functions = self.registry.list();
         let victims = temporary::victims(&functions, coming, self.most, |one| self.is_kept(one));
-        victims.ok_or_else(|| StoreError::full(coming.name, self.most))
+        victims.ok_or_else(|| RegistryError::full(coming.name, self.most))
     }
 
     fn is_kept(&self, function: &Function) -> bool {
@@ -108,8 +109,8 @@ mod tests {
     use super::*;
     use crate::deploy::temporary::tests::function;
     use crate::functions::tests::registry;
-    use crate::functions::{Past, Store, Stored};
     use crate::secrets::SecretKey;
+    use store::{FunctionRow, Functions, PastVersion, StoreError};
 
     /// Keeps nothing, and does something first whenever it is to write.
     struct Hooked<F>(F);
@@ -120,8 +121,8 @@ mod tests {
         }
     }
 
-    impl<F: FnMut(&str) + Send> Store for Hooked<F> {
-        fn put(&mut self, function: &Stored) -> Result<(), StoreError> {
+    impl<F: FnMut(&str) + Send> Functions for Hooked<F> {
+        fn put(&mut self, function: &FunctionRow) -> Result<(), StoreError> {
             (self.0)(&format!("put {}", function.current.record.name));
             Ok(())
         }
@@ -131,11 +132,11 @@ mod tests {
             Ok(true)
         }
 
-        fn load(&self) -> Result<Vec<Stored>, StoreError> {
+        fn list(&self) -> Result<Vec<FunctionRow>, StoreError> {
             Ok(Vec::new())
         }
 
-        fn history(&self, _: &WholeName) -> Result<Vec<Past>, StoreError> {
+        fn history(&self, _: &WholeName) -> Result<Vec<PastVersion>, StoreError> {
             Ok(Vec::new())
         }
     }
@@ -175,7 +176,7 @@ mod tests {
     }
 
     /// Deploys `coming`; returns what gave way.
-    fn deploy(room: &Room) -> Result<Vec<Arc<Function>>, StoreError> {
+    fn deploy(room: &Room) -> Result<Vec<Arc<Function>>, RegistryError> {
         let mut gone = Vec::new();
         let (version, handler) = version("coming", 9);
         room.put(version, handler, false, |function| gone.push(function))?;
@@ -247,8 +248,8 @@ mod tests {
         for name in ["deployed-1", "deployed-2"] {
             put(&room.registry, name, 0, false, usize::MAX);
         }
-        assert!(matches!(room.check(&named("coming")), Err(StoreError::Full { most: 1, .. })));
-        assert!(matches!(deploy(&room), Err(StoreError::Full { most: 1, .. })));
+        assert!(matches!(room.check(&named("coming")), Err(RegistryError::Full { most: 1, .. })));
+        assert!(matches!(deploy(&room), Err(RegistryError::Full { most: 1, .. })));
         assert_eq!(room.registry.list().len(), 5);
         // What is there already takes no room.
         room.check(&named("run-1")).unwrap();

@@ -53,7 +53,7 @@ pub(crate) mod tests {
     use super::*;
     use engine::Handler;
 
-    use crate::functions::{Stored, Version};
+    use store::{FunctionRow, Version};
 
     pub(crate) fn function(tenant: &str, name: &str, hidden: bool, second: u64) -> Arc<Function> {
         let handler = serde_json::from_value(serde_json::json!({
@@ -68,7 +68,7 @@ pub(crate) mod tests {
         let id = handler.id.clone();
         let record = crate::functions::tests::record(tenant, name);
         let current = Version { id, record, created: updated, warnings: Vec::new() };
-        let stored = Stored { current: Arc::new(current), hidden, updated };
+        let stored = FunctionRow { current: Arc::new(current), hidden, updated };
         Arc::new(Function { stored, handler: Some(Arc::new(handler)) })
     }
 

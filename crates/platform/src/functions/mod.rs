@@ -11,58 +11,26 @@
 //! What is stored is portable: records, and the files of bundles ([`Bundles`]). How this machine runs a version, its
 //! [`Handler`], is made from them and only remembered ([`Handlers`]).
 
-mod bundles;
 mod handlers;
-pub(crate) mod millis;
-mod sqlite;
-mod upgrade;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
-use std::time::SystemTime;
 
 use engine::Handler;
-use function::{Label, VersionId, VersionRecord, WholeName};
+use function::{Label, VersionId, WholeName};
 use sandbox::Layer;
+use store::{Bundles, FunctionRow, Functions, PastVersion, StoreError, Version};
 use thiserror::Error;
 
-pub use bundles::{BundleError, Bundles};
 pub use handlers::Handlers;
 pub(crate) use handlers::layers_of;
-pub use sqlite::Sqlite;
-pub use upgrade::{Upgrade, UpgradeError};
-
-/// One immutable version of a function.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Version {
-    /// The hash of its record.
-    pub id: VersionId,
-    /// What it is made from.
-    pub record: VersionRecord,
-    /// When it was first deployed, to the millisecond.
-    pub created: SystemTime,
-    /// Settings without effect in its files, one sentence each.
-    pub warnings: Vec<String>,
-}
-
-/// What a store keeps of a function: its current version.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Stored {
-    /// The current version.
-    pub current: Arc<Version>,
-    /// Made by `wool run` and not shown unless asked for; gone when the worker starts again, or room is needed.
-    pub hidden: bool,
-    /// When a version was last made current, to the millisecond.
-    pub updated: SystemTime,
-}
 
 /// A function: a name, its current version, and how this machine runs that.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
     /// What is stored of it.
-    pub stored: Stored,
+    pub stored: FunctionRow,
     /// How this machine runs the current version; none until that was made here.
     pub handler: Option<Arc<Handler>>,
 }
@@ -105,94 +73,28 @@ impl Function {
     }
 }
 
-/// A version in a function's history.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Past {
-    /// Its identity.
-    pub id: VersionId,
-    /// When it was first deployed.
-    pub created: SystemTime,
-}
-
-/// What a store could not do.
+/// Why a function was not recorded or removed.
 #[derive(Debug, Error)]
-pub enum StoreError {
-    /// The database failed.
-    #[error("the registry {0}")]
-    Database(&'static str, #[source] rusqlite::Error),
-    /// Its file cannot be made, or not be closed to others.
-    #[error("cannot make the registry's file: its directory must belong to the worker's user")]
-    File(#[source] std::io::Error),
-    /// A newer release wrote it.
-    #[error(
-        "the registry was written by a newer release (schema {found}, this one knows {known}): install that release, or choose another state directory with --state DIR"
-    )]
-    Newer {
-        /// Its schema.
-        found: u32,
-        /// Ours.
-        known: u32,
-    },
-    /// An unknown release wrote it.
-    #[error(
-        "the registry was written by a release before the first (schema {found}): deploy the functions again in another state directory, with --state DIR"
-    )]
-    Other {
-        /// Its schema.
-        found: u32,
-    },
-    /// A row is not what we wrote.
-    #[error("the registry's version {id} cannot be read")]
-    Row {
-        /// Which version.
-        id: String,
-        /// Why.
-        #[source]
-        source: serde_json::Error,
-    },
+pub enum RegistryError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// A tenant has as many functions as it may.
     #[error(
         "{tenant} has as many functions as it may ({most}): remove one with `wool rm`, or have the operator raise `functions` in [tenants.{tenant}]"
     )]
     Full {
-        /// Whose.
+        /// The tenant's name.
         tenant: String,
-        /// How many.
+        /// The most functions of this tenant.
         most: usize,
     },
 }
 
-impl StoreError {
+impl RegistryError {
     pub(crate) fn full(name: &WholeName, most: usize) -> Self {
         Self::Full { tenant: name.tenant().to_owned(), most }
     }
-}
-
-/// Where functions are kept for good.
-pub trait Store: Send + Debug {
-    /// Adds the function's version, or finds it, and makes it current. Durable when it returns.
-    ///
-    /// # Errors
-    /// When nothing was changed.
-    fn put(&mut self, function: &Stored) -> Result<(), StoreError>;
-
-    /// Removes a function with all its versions; says whether it was there. Durable when it returns.
-    ///
-    /// # Errors
-    /// When nothing was changed.
-    fn remove(&mut self, name: &WholeName) -> Result<bool, StoreError>;
-
-    /// All functions.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
-    fn load(&self) -> Result<Vec<Stored>, StoreError>;
-
-    /// A function's versions, newest first.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
-    fn history(&self, name: &WholeName) -> Result<Vec<Past>, StoreError>;
 }
 
 /// The functions of a worker: a store, and all current versions in memory.
@@ -200,8 +102,8 @@ pub trait Store: Send + Debug {
 pub struct Registry {
     functions: RwLock<BTreeMap<WholeName, Known>>,
     // One writer at a time, and the memory follows the disk in the same order: taken before `functions`.
-    store: Mutex<Box<dyn Store>>,
-    bundles: Bundles,
+    store: Mutex<Box<dyn Functions>>,
+    bundles: Arc<dyn Bundles>,
     handlers: Handlers,
 }
 
@@ -238,16 +140,16 @@ impl Registry {
     /// # Errors
     /// When the store cannot be read.
     pub fn open(
-        store: Box<dyn Store>,
-        bundles: Bundles,
+        store: Box<dyn Functions>,
+        bundles: Arc<dyn Bundles>,
         handlers: Handlers,
     ) -> Result<Self, StoreError> {
-        let known = |stored: Stored| {
+        let known = |stored: FunctionRow| {
             let handler = handlers.read(&stored.current.id).map(Arc::new);
             let function = Function { stored, handler };
             (function.whole_name(), Known::new(Arc::new(function)))
         };
-        let functions = RwLock::new(store.load()?.into_iter().map(known).collect());
+        let functions = RwLock::new(store.list()?.into_iter().map(known).collect());
         Ok(Self { functions, store: Mutex::new(store), bundles, handlers })
     }
 
@@ -277,7 +179,7 @@ impl Registry {
     ///
     /// # Errors
     /// When a directory cannot be read, or a file not be removed.
-    pub fn tidy(&self) -> Result<(), BundleError> {
+    pub fn tidy(&self) -> Result<(), StoreError> {
         let functions = self.list();
         let versions = functions.iter().map(|function| function.current());
         self.handlers.retain(&versions.clone().map(|version| version.id.clone()).collect());
@@ -309,13 +211,13 @@ impl Registry {
     ///
     /// # Errors
     /// When it is not there, and as many others are.
-    pub fn check_room(&self, name: &WholeName, most: usize) -> Result<(), StoreError> {
+    pub fn check_room(&self, name: &WholeName, most: usize) -> Result<(), RegistryError> {
         let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
         let of_tenant = |one: &&WholeName| one.tenant() == name.tenant();
         if functions.contains_key(name) || functions.keys().filter(of_tenant).count() < most {
             return Ok(());
         }
-        Err(StoreError::full(name, most))
+        Err(RegistryError::full(name, most))
     }
 
     /// Makes a version current of a tenant that may have `most` functions; returns the function as it stands and what was
@@ -329,10 +231,10 @@ impl Registry {
         handler: Arc<Handler>,
         hidden: bool,
         most: usize,
-    ) -> Result<(Arc<Function>, Option<Arc<Function>>), StoreError> {
+    ) -> Result<(Arc<Function>, Option<Arc<Function>>), RegistryError> {
         let current = version.into();
         let updated = current.created;
-        let stored = Stored { current, hidden, updated };
+        let stored = FunctionRow { current, hidden, updated };
         let mut function = Function { stored, handler: Some(handler) };
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         let name = function.whole_name();
@@ -387,7 +289,7 @@ impl Registry {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn history(&self, name: &WholeName) -> Result<Vec<Past>, StoreError> {
+    pub fn history(&self, name: &WholeName) -> Result<Vec<PastVersion>, StoreError> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner).history(name)
     }
 }
@@ -397,16 +299,16 @@ pub(crate) mod tests {
     use std::path::Path;
     use std::time::Duration;
 
-    use function::{Convention, Limits, Manifest, Network};
+    use function::{Convention, Limits, Manifest, Network, VersionRecord};
+    use store::memory::Memory;
 
     use super::*;
 
-    /// A registry whose other files are in `root`.
-    pub(crate) fn registry(store: Box<dyn Store>, root: &Path) -> Registry {
+    /// A registry that keeps its handlers in `root`.
+    pub(crate) fn registry(store: Box<dyn Functions>, root: &Path) -> Registry {
         let layers = layers::Store::open(root).unwrap();
         let handlers = Handlers::open(layers, &root.join("handlers")).unwrap();
-        let bundles = Bundles::open(&root.join("bundles")).unwrap();
-        Registry::open(store, bundles, handlers).unwrap()
+        Registry::open(store, Arc::new(Memory::default()), handlers).unwrap()
     }
 
     /// The record of a function without packages.

@@ -254,7 +254,8 @@ mod tests {
     use engine::{Handler, VersionId};
 
     use super::*;
-    use crate::functions::{Sqlite, Version};
+    use store::Version;
+    use store::memory::Memory;
 
     fn line_of(version: &str, text: &'static str) -> LogLine {
         let handler = serde_json::from_value(serde_json::json!({
@@ -283,8 +284,7 @@ mod tests {
     }
 
     fn registry(root: &Path) -> Arc<Registry> {
-        let store = Sqlite::open(&root.join("registry")).unwrap();
-        Arc::new(crate::functions::tests::registry(Box::new(store), root))
+        Arc::new(crate::functions::tests::registry(Box::new(Memory::default()), root))
     }
 
     fn deploy(registry: &Registry, line: &LogLine) {

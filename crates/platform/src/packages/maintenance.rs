@@ -10,12 +10,13 @@ use packages::retention::{Collected, Scope, collect};
 use packages::uv::UvError;
 use packages::{InstallError, Set, Verdict, Wheel};
 use sandbox::{Layer, chain};
+use store::StoreError;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
 use crate::deploy::Deployer;
 use crate::deploy::installer::Installer;
-use crate::functions::{BundleError, Registry};
+use crate::functions::Registry;
 use crate::packages::retention::{Usage, deployed};
 
 /// Between two looks at the disk space.
@@ -41,7 +42,7 @@ pub struct Stock {
 pub enum StockError {
     /// The kept bundles cannot be read or changed.
     #[error(transparent)]
-    Bundles(#[from] BundleError),
+    Bundles(#[from] StoreError),
     /// The store cannot be read or changed.
     #[error(transparent)]
     File(#[from] FileError),

@@ -19,7 +19,7 @@ use doors::native::{TokenList, TokenMade, TokenRequest, TokenSummary};
 use function::Label;
 use platform::access::{Secret, Tokens};
 use platform::audit::{self, AUDIT, Action, Among, Audit, Who};
-use store_sqlite::SqliteTokens;
+use store_sqlite::{SqliteActions, SqliteTokens};
 
 pub(super) async fn token(global: &Global, token: &Token) -> Result<()> {
     match token {
@@ -91,7 +91,7 @@ async fn without_worker(global: &Global) -> Result<Option<Offline>> {
     match state.hold() {
         Ok(hold) => {
             let tokens = Tokens::open(Box::new(SqliteTokens::open(&state.access())?))?;
-            let audit = Audit::open(&state.audit(), AUDIT).context("cannot open the audit log")?;
+            let audit = Audit::new(Box::new(SqliteActions::open(&state.audit())?), AUDIT);
             Ok(Some(Offline { tokens, audit, _hold: hold }))
         }
         Err(StateError::Busy { .. }) => Ok(None),

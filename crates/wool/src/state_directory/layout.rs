@@ -15,14 +15,14 @@ pub const VERSION: u32 = 2;
 pub(crate) const LAST: [&str; 2] = ["version", "lock"];
 
 /// What a release makes besides.
-const NAMES: [&str; 18] = [
+const NAMES: [&str; 19] = [
     "functions.sqlite",
     "bundles",
     "handlers",
     "access.sqlite",
     "secrets.sqlite",
     "secret.key",
-    "audit",
+    "audit.sqlite",
     "layers",
     "uv",
     "logs",
@@ -35,12 +35,16 @@ const NAMES: [&str; 18] = [
     "zygotes.new",
     // Beside `version` while it is written.
     "version.new",
-    // What version 1 had in place of `functions.sqlite`.
+    // What version 1 had in place of `functions.sqlite` and `audit.sqlite`.
     OLD_REGISTRY,
+    OLD_AUDIT,
 ];
 
 /// The database of functions of version 1.
 pub(super) const OLD_REGISTRY: &str = "registry.sqlite";
+
+/// The directory of audit logs of version 1.
+pub(super) const OLD_AUDIT: &str = "audit";
 
 /// What SQLite puts behind the name of a database.
 pub(super) const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];

@@ -8,7 +8,7 @@
 //!   STATE/handlers/        how this machine runs versions: made again from the above when it is gone
 //!   STATE/access.sqlite    tokens, by their hashes
 //!   STATE/secrets.sqlite   functions' secrets, sealed; STATE/secret.key opens them, unless the key is elsewhere
-//!   STATE/audit/           what was changed, and by whom
+//!   STATE/audit.sqlite     what was changed, and by whom
 //!   STATE/layers/ uv/      read-only directories and the installer
 //!   STATE/snapshots/       reference machines of micro-VMs, and the key by which they are known; 0600
 //!   STATE/logs/<name>/     output of functions; logs/worker.log of a worker in the background
@@ -252,7 +252,7 @@ impl State {
     /// The audit log.
     #[must_use]
     pub fn audit(&self) -> PathBuf {
-        self.root.join("audit")
+        self.root.join("audit.sqlite")
     }
 
     /// Output of functions.

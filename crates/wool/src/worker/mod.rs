@@ -49,7 +49,7 @@ use platform::deploy::Deployer;
 use platform::deploy::builder::BuildSandboxes;
 use platform::deploy::guest;
 use platform::deploy::installer::Installer;
-use platform::functions::{Bundles, Function, Handlers, Registry, Sqlite};
+use platform::functions::{Function, Handlers, Registry};
 use platform::invoke::Invoker;
 use platform::limits::bucket::Rate;
 use platform::limits::quotas::Quotas;
@@ -58,7 +58,7 @@ use platform::packages::maintenance::{self as stock, Stock};
 use platform::packages::retention::Usage;
 use platform::packages::store::Shelf;
 use platform::secrets::{SecretKey, Vault};
-use store_sqlite::{SqliteSecrets, SqliteTokens};
+use store_sqlite::{FileBundles, SqliteActions, SqliteFunctions, SqliteSecrets, SqliteTokens};
 
 /// A worker that listens and does not serve yet.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl Worker {
         let Listening { config, url, tcp, unix, certificates, admitted } = listening;
         let metrics = recorder()?;
         // Later than the listeners: a taken port is the commonest failure, and an upgrade takes its time.
-        hold.upgrade()?;
+        hold.upgrade(&audit)?;
         let store = layers::Store::open(state.root())?;
         let registry = Arc::new(functions(&state, &store)?);
         let logs = Arc::new(start_logs(&config, &state, &registry)?);
@@ -323,7 +323,7 @@ impl Access {
         let key = SecretKey::find(config.secret_key_file.as_deref(), &state.secret_key())?;
         let secrets = Box::new(SqliteSecrets::open(&state.secrets())?);
         let vault = Arc::new(Vault::open(secrets, &key)?);
-        let audit = Audit::open(&state.audit(), AUDIT).context("cannot open the audit log")?;
+        let audit = Audit::new(Box::new(SqliteActions::open(&state.audit())?), AUDIT);
         Ok(Self { tokens, vault, audit: Arc::new(audit) })
     }
 }
@@ -360,8 +360,8 @@ impl Listening {
 
 fn functions(state: &State, store: &layers::Store) -> Result<Registry> {
     let handlers = Handlers::open(store.clone(), &state.handlers())?;
-    let bundles = Bundles::open(&state.bundles())?;
-    let kept = Box::new(Sqlite::open(&state.functions())?);
+    let bundles = Arc::new(FileBundles::open(&state.bundles())?);
+    let kept = Box::new(SqliteFunctions::open(&state.functions())?);
     Ok(Registry::open(kept, bundles, handlers)?)
 }
 

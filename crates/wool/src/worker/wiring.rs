@@ -27,8 +27,8 @@ use platform::deploy::builder::BuildSandboxes;
 use platform::deploy::installer::Installer;
 use platform::deploy::pipeline::Layered;
 use platform::deploy::workshop::Workshop;
-use platform::functions::Bundles;
 use platform::limits::Unenforced;
+use store_sqlite::FileBundles;
 
 /// What a worker is given: who makes sandboxes, and who makes what they are made of.
 #[derive(Debug)]
@@ -99,13 +99,13 @@ pub async fn real(config: &Config, state: &State, waiting: Option<i32>) -> Resul
         let (store, spool, guest) = (store.clone(), state.run(), guest.clone());
         Arc::new(BuildSandboxes::new(&provider, store, spool, guest, memory, timeout))
     });
+    let bundles = Arc::new(FileBundles::open(&state.bundles())?);
     let (bounds, indexes) = (config.package_bounds(), config.indexes()?);
     let installer = Installer::new(store.clone(), builds.clone(), bounds, indexes);
     Ok(Parts {
         provider,
         workshop: Arc::new(
-            Layered::new(store, Bundles::open(&state.bundles())?, guest, python, installer)
-                .with_cpu(config.cpu_bounds()),
+            Layered::new(store, bundles, guest, python, installer).with_cpu(config.cpu_bounds()),
         ),
         builds,
         warden: Some(Warden { sandboxes, process, containers, counting }),

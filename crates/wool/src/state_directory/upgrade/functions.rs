@@ -16,49 +16,46 @@ use engine::Handler;
 use function::{BundleDigest, Manifest, PackageLock, VersionRecord};
 use layers::Store as Layers;
 use packages::lock;
+use platform::functions::Handlers;
 use serde::Deserialize;
 use serde_json::Value;
+use store::{Bundles, FunctionRow, Functions, StoreError, Version};
+use store_sqlite::former::{self, OldVersion};
 use thiserror::Error;
-
-use super::sqlite::{self, OldVersion};
-use super::{BundleError, Bundles, Handlers, Store, StoreError, Stored, Version};
 
 /// The minor version that is noted where nothing tells it: of a version that cannot be called anyway.
 const UNKNOWN_PYTHON: &str = "3.11";
 
 /// Why functions could not be taken over. The old database is as it was.
 #[derive(Debug, Error)]
-pub enum UpgradeError {
-    /// A database failed.
+pub(super) enum UpgradeError {
+    /// A store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A version's code cannot be read.
     #[error("the files of version {id} of {name} cannot be taken over")]
     Code {
-        /// The function.
+        /// The function's name.
         name: String,
-        /// Its version.
+        /// The version's former id.
         id: String,
-        /// Why.
+        /// What is wrong with the files.
         #[source]
         source: CodeError,
     },
-    /// A bundle cannot be kept.
-    #[error(transparent)]
-    Bundle(#[from] BundleError),
 }
 
 /// Where functions are taken over to.
 #[derive(Debug)]
-pub struct Upgrade<'a> {
+pub(super) struct Upgrade<'a> {
     /// Takes the records.
-    pub store: &'a mut dyn Store,
+    pub(super) store: &'a mut dyn Functions,
     /// Takes the files of bundles.
-    pub bundles: &'a Bundles,
+    pub(super) bundles: &'a dyn Bundles,
     /// Takes what this machine has made of them.
-    pub handlers: &'a Handlers,
-    /// The layers.
-    pub layers: &'a Layers,
+    pub(super) handlers: &'a Handlers,
+    /// Where the code of versions is.
+    pub(super) layers: &'a Layers,
 }
 
 /// What a record needs of an old handler.
@@ -79,27 +76,30 @@ impl Upgrade<'_> {
     ///
     /// # Errors
     /// When a version cannot be read, or something cannot be written.
-    pub fn take_over(&mut self, old: &Path) -> Result<usize, UpgradeError> {
-        let functions = sqlite::read_old(old)?;
+    pub(super) fn take_over(&mut self, old: &Path) -> Result<usize, UpgradeError> {
+        let functions = former::read(old)?;
         for function in &functions {
             for version in &function.versions {
                 let current = Arc::new(self.version(&function.tenant, version)?);
                 let (hidden, updated) = (function.hidden, function.updated);
-                self.store.put(&Stored { current, hidden, updated })?;
+                self.store.put(&FunctionRow { current, hidden, updated })?;
             }
         }
         Ok(functions.len())
     }
 
     fn version(&self, tenant: &str, old: &OldVersion) -> Result<Version, UpgradeError> {
-        let unreadable = |source| StoreError::Row { id: old.id.clone(), source };
+        let unreadable = |source: serde_json::Error| StoreError::Row {
+            row: format!("the version {}", old.id),
+            source: source.into(),
+        };
         let handler: OldHandler = serde_json::from_str(&old.handler).map_err(unreadable)?;
         let said: Value = serde_json::from_str(&old.manifest).map_err(unreadable)?;
         let warnings = said.get("warnings").cloned().map(serde_json::from_value);
         let manifest: Manifest = serde_json::from_value(said).map_err(unreadable)?;
         let code = self.layers.layer_path(&handler.code);
         let bundle = match self.layers.has(&handler.code) {
-            true => self.keep(&code).map_err(|error| error.of(&handler.name, &old.id))?,
+            true => self.keep(&code, &handler.name, &old.id)?,
             false => blake3::hash(handler.code.to_string().as_bytes()).into(),
         };
         let python = minor_of(self.layers, &handler.python.base)
@@ -120,27 +120,13 @@ impl Upgrade<'_> {
     }
 
     /// Keeps the files of a code layer as the bundle that it was made of.
-    fn keep(&self, code: &Path) -> Result<BundleDigest, KeepError> {
-        let code = Code::from_dir(self.layers, code).map_err(KeepError::Code)?;
+    fn keep(&self, code: &Path, name: &str, id: &str) -> Result<BundleDigest, UpgradeError> {
+        let unreadable =
+            |source| UpgradeError::Code { name: name.to_owned(), id: id.to_owned(), source };
+        let code = Code::from_dir(self.layers, code).map_err(unreadable)?;
         let digest = code.digest();
-        self.bundles.put(&digest, |file| code.pack(file)).map_err(KeepError::Bundle)?;
+        self.bundles.put(&digest, &mut |archive| code.pack(archive))?;
         Ok(digest)
-    }
-}
-
-enum KeepError {
-    Code(CodeError),
-    Bundle(BundleError),
-}
-
-impl KeepError {
-    fn of(self, name: &str, id: &str) -> UpgradeError {
-        match self {
-            Self::Code(source) => {
-                UpgradeError::Code { name: name.to_owned(), id: id.to_owned(), source }
-            }
-            Self::Bundle(error) => error.into(),
-        }
     }
 }
 

@@ -3,44 +3,58 @@
 //! Everything is written beside what is there. The new version's number comes last, so that an interrupted upgrade begins
 //! again from an unchanged directory.
 
+mod audit;
+mod functions;
+
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use layers::Store;
-use platform::functions::{Bundles, Handlers, Sqlite, Upgrade};
+use platform::audit::Audit;
+use platform::functions::Handlers;
+use store_sqlite::{FileBundles, SqliteFunctions};
 
-use super::layout::{self, BESIDE, OLD_REGISTRY, VERSION};
+use self::functions::Upgrade;
+use super::layout::{self, BESIDE, OLD_AUDIT, OLD_REGISTRY, VERSION};
 use super::{Hold, write_whole};
 
 impl Hold {
-    /// Brings the directory to this release's version, if it is older.
+    /// Brings the directory to this release's version, if it is older. `audit` is its audit log. Interrupted, it may
+    /// leave actions there twice.
     ///
     /// # Errors
     /// When something in it cannot be read or written; the directory is then as it was.
-    pub fn upgrade(&self) -> Result<()> {
+    pub fn upgrade(&self, audit: &Audit) -> Result<()> {
         let root = self.state.root();
-        let old = root.join(OLD_REGISTRY);
+        let (old, old_audit) = (root.join(OLD_REGISTRY), root.join(OLD_AUDIT));
         if layout::version(root)?.is_some_and(|found| found < VERSION) {
             if old.exists() {
                 let functions =
                     self.take_over(&old).context("cannot upgrade the state directory")?;
                 tracing::info!(functions, version = VERSION, "upgraded the state directory");
             }
+            audit::take_over(&old_audit, audit).context("cannot take over the audit log")?;
             let version = root.join("version");
             write_whole(&version, format!("{VERSION}\n").as_bytes(), 0o644)
                 .context("cannot write the state directory's version")?;
         }
-        remove_database(&old).context("cannot remove the former registry")
+        remove_database(&old).context("cannot remove the former registry")?;
+        match fs::remove_dir_all(&old_audit) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(error).context("cannot remove the former audit log")
+            }
+            _ => Ok(()),
+        }
     }
 
     fn take_over(&self, old: &Path) -> Result<usize> {
         let layers = Store::open(self.state.root())?;
         // What an interrupted upgrade has written.
         remove_database(&self.state.functions())?;
-        let mut store = Sqlite::open(&self.state.functions())?;
-        let bundles = Bundles::open(&self.state.bundles())?;
+        let mut store = SqliteFunctions::open(&self.state.functions())?;
+        let bundles = FileBundles::open(&self.state.bundles())?;
         let handlers = Handlers::open(layers.clone(), &self.state.handlers())?;
         let (bundles, handlers) = (&bundles, &handlers);
         let mut upgrade = Upgrade { store: &mut store, bundles, handlers, layers: &layers };

@@ -1,0 +1,165 @@
+//! What every store of functions does.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use function::{
+    Convention, Kind, Limits, Manifest, Network, PackageLock, Reset, VersionId, VersionRecord,
+};
+
+use super::{Backend, ODD, at};
+use crate::{FunctionRow, MAX_VERSIONS, PastVersion, Version, WholeName};
+
+fn record(tenant: &str, name: &str) -> VersionRecord {
+    VersionRecord {
+        tenant: tenant.to_owned(),
+        name: name.to_owned(),
+        python: "3.12".to_owned(),
+        bundle: blake3::hash(name.as_bytes()).into(),
+        manifest: Manifest {
+            module: "main".to_owned(),
+            function: "handler".to_owned(),
+            convention: Convention::Lambda,
+            requirements: vec!["six>=1; python_version > '3'".to_owned()],
+            requires_python: Some(">=3.11".to_owned()),
+            python: None,
+            kind: Kind::Microvm,
+            reset: Reset::Always,
+            limits: Limits::default(),
+            network: Network::None,
+            egress: vec!["db.example:5432".parse().expect("a destination")],
+            timeout: Duration::from_millis(1500),
+            concurrency: 3,
+            environment: BTreeMap::from([(
+                "GREETING".to_owned(),
+                "gr\u{fc}\u{df} 🐑\n".to_owned(),
+            )]),
+            sets: vec!["*".to_owned()],
+            import_cache: false,
+            binary: true,
+        },
+        lock: Some(PackageLock {
+            text: "six==1.17.0\n".to_owned(),
+            direct: vec!["six".to_owned()],
+        }),
+    }
+}
+
+/// A version whose id is its number, deployed in that millisecond.
+fn version(tenant: &str, name: &str, number: u64) -> Version {
+    Version {
+        id: VersionId(Arc::from(format!("{tenant}-{name}-{number}"))),
+        record: record(tenant, name),
+        created: at(number),
+        warnings: vec![format!("warning {number}")],
+    }
+}
+
+fn row(tenant: &str, name: &str, number: u64) -> FunctionRow {
+    let current = Arc::new(version(tenant, name, number));
+    FunctionRow { current, hidden: false, updated: at(number) }
+}
+
+fn put(backend: &impl Backend, rows: &[FunctionRow]) {
+    let mut store = backend.functions();
+    rows.iter().for_each(|row| store.put(row).unwrap());
+}
+
+fn list(backend: &impl Backend) -> Vec<FunctionRow> {
+    backend.functions().list().unwrap()
+}
+
+fn named(tenant: &str, name: &str) -> WholeName {
+    WholeName::stored(tenant.to_owned(), name.to_owned())
+}
+
+fn history(backend: &impl Backend, tenant: &str, name: &str) -> Vec<PastVersion> {
+    backend.functions().history(&named(tenant, name)).unwrap()
+}
+
+fn past(tenant: &str, name: &str, number: u64) -> PastVersion {
+    PastVersion { id: version(tenant, name, number).id, created: at(number) }
+}
+
+/// A new store holds no function, and one that is not there can be removed.
+pub fn a_new_store_holds_no_function<B: Backend>() {
+    let backend = B::default();
+    assert_eq!(list(&backend), []);
+    assert_eq!(history(&backend, "default", "f"), []);
+    assert!(!backend.functions().remove(&named("default", "f")).unwrap());
+}
+
+/// Every field is kept, times to the millisecond.
+pub fn a_function_comes_back_as_it_was_put<B: Backend>() {
+    let backend = B::default();
+    let finer = Duration::from_nanos(999_999);
+    let plain = row("acme", "f", 1);
+    let current = Version { created: at(2) + finer, warnings: Vec::new(), ..version("b", "g", 2) };
+    let fine = FunctionRow { current: Arc::new(current), hidden: true, updated: at(3) + finer };
+    put(&backend, &[plain.clone(), fine.clone()]);
+    let current = Version { created: at(2), ..Version::clone(&fine.current) };
+    let expected = FunctionRow { current: Arc::new(current), updated: at(3), ..fine };
+    assert_eq!(list(&backend), [plain, expected]);
+}
+
+/// The last version that was put is current, and the others are its history.
+pub fn the_last_version_that_was_put_is_current<B: Backend>() {
+    let backend = B::default();
+    put(&backend, &[row("acme", "f", 1), row("acme", "f", 2)]);
+    assert_eq!(list(&backend), [row("acme", "f", 2)]);
+    let both = [past("acme", "f", 2), past("acme", "f", 1)];
+    assert_eq!(history(&backend, "acme", "f"), both);
+}
+
+/// A version that is put again keeps the time of its first deploy, and takes the new warnings.
+pub fn a_version_that_is_put_again_is_as_old_as_before<B: Backend>() {
+    let backend = B::default();
+    put(&backend, &[row("acme", "f", 1), row("acme", "f", 2)]);
+    let again = Version { created: at(9), warnings: Vec::new(), ..version("acme", "f", 1) };
+    put(&backend, &[FunctionRow { current: Arc::new(again), hidden: true, updated: at(9) }]);
+    let current = Arc::new(Version { warnings: Vec::new(), ..version("acme", "f", 1) });
+    assert_eq!(list(&backend), [FunctionRow { current, hidden: true, updated: at(9) }]);
+    let both = [past("acme", "f", 2), past("acme", "f", 1)];
+    assert_eq!(history(&backend, "acme", "f"), both);
+}
+
+/// The newest versions are kept, and the current one however old it is.
+pub fn the_newest_versions_and_the_current_one_are_kept<B: Backend>() {
+    let backend = B::default();
+    let newest = u64::from(MAX_VERSIONS) + 3;
+    let rows: Vec<FunctionRow> = (1..=newest).map(|number| row("acme", "f", number)).collect();
+    put(&backend, &[row("acme", "g", 1)]);
+    put(&backend, &rows);
+    let mut kept: Vec<_> = (4..=newest).rev().map(|number| past("acme", "f", number)).collect();
+    assert_eq!(history(&backend, "acme", "f"), kept);
+    put(&backend, &[row("acme", "f", 1)]);
+    kept.push(past("acme", "f", 1));
+    assert_eq!(history(&backend, "acme", "f"), kept);
+    assert_eq!(history(&backend, "acme", "g").len(), 1, "another function's stay");
+}
+
+/// A function goes with its versions; those of that name of another tenant stay.
+pub fn a_removed_function_is_gone_with_its_versions<B: Backend>() {
+    let backend = B::default();
+    put(&backend, &[row("acme", "f", 1), row("acme", "f", 2), row("b", "f", 3)]);
+    assert!(backend.functions().remove(&named("acme", "f")).unwrap());
+    assert!(!backend.functions().remove(&named("acme", "f")).unwrap());
+    assert_eq!(list(&backend), [row("b", "f", 3)]);
+    assert_eq!(history(&backend, "acme", "f"), []);
+    put(&backend, &[row("acme", "f", 1)]);
+    assert_eq!(history(&backend, "acme", "f"), [past("acme", "f", 1)]);
+}
+
+/// Functions are listed by tenant and name, and a name is any text.
+pub fn functions_are_listed_by_tenant_and_name<B: Backend>() {
+    let backend = B::default();
+    let mut rows: Vec<FunctionRow> =
+        ODD.iter().rev().flat_map(|odd| [row(odd, "f", 1), row("t", odd, 2)]).collect();
+    put(&backend, &rows);
+    rows.sort_by_key(|row| row.current.record.whole_name());
+    assert_eq!(list(&backend), rows);
+    assert!(backend.functions().remove(&named("t", "%")).unwrap());
+    rows.retain(|row| row.current.record.name != "%");
+    assert_eq!(list(&backend), rows);
+}

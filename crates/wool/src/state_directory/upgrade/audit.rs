@@ -1,0 +1,95 @@
+//! Takes over the audit log that the release before kept in files, once.
+//!
+//! ```text
+//!   audit/current.log, 1.log, …                administrators
+//!         anyone/   tenants/NAME/   others/     the other groups; refused/ below each: what was refused
+//! ```
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use platform::audit::{AUDIT, Action, Among, Audit};
+
+/// Writes the actions of all files below `directory` into `audit`, the oldest first.
+pub(super) fn take_over(directory: &Path, audit: &Audit) -> Result<()> {
+    let mut actions = Vec::new();
+    read(directory, &Among::Administrators, &mut actions)?;
+    read(&directory.join("anyone"), &Among::Anyone, &mut actions)?;
+    for tenant in below(&directory.join("tenants"))? {
+        let name = tenant.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if let Ok(label) = name.parse() {
+            read(&tenant, &Among::Tenant(label), &mut actions)?;
+        }
+    }
+    // They had one log together: each action says whose it was.
+    let mut others = Vec::new();
+    read(&directory.join("others"), &Among::Anyone, &mut others)?;
+    actions.extend(others.into_iter().map(|(among, action)| {
+        let tenant = action.tenant.parse().map(Among::Tenant);
+        (tenant.unwrap_or(among), action)
+    }));
+    // Times in one format and zone compare as text.
+    actions.sort_by(|(_, one), (_, other)| one.time.cmp(&other.time));
+    let surplus = actions.len().saturating_sub(AUDIT.administrators);
+    actions.iter().skip(surplus).for_each(|(among, action)| audit.write(among, action));
+    Ok(())
+}
+
+/// Adds the actions of a log and of what was refused beside it.
+fn read(directory: &Path, among: &Among, actions: &mut Vec<(Among, Action)>) -> Result<()> {
+    for log in [directory.to_owned(), directory.join("refused")] {
+        for file in below(&log)?.into_iter().filter(|file| file.is_file()) {
+            // A line that a crash cut off is no action.
+            let text = fs::read(&file)?;
+            let lines = text.split(|byte| *byte == b'\n');
+            let read = lines.filter_map(|line| serde_json::from_slice(line).ok());
+            actions.extend(read.map(|action| (among.clone(), action)));
+        }
+    }
+    Ok(())
+}
+
+/// What is in a directory; nothing where there is none.
+fn below(directory: &Path) -> Result<Vec<PathBuf>> {
+    match fs::read_dir(directory) {
+        Ok(entries) => Ok(entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use store::memory::Memory;
+
+    use super::*;
+
+    #[test]
+    fn the_actions_of_all_former_logs_are_one_list() {
+        let dir = tempfile::tempdir().unwrap();
+        let line = |time: &str, tenant: &str, result: &str| {
+            format!(
+                "{{\"time\":\"{time}\",\"who\":\"anyone\",\"remote\":\"\",\"tenant\":\"{tenant}\",\"action\":\"deploy\",\"result\":\"{result}\"}}\n"
+            )
+        };
+        for (file, text) in [
+            ("current.log", line("2026-11-26T03", "default", "ok") + "{\"time\": \"cut o"),
+            ("1.log", line("2026-11-26T01", "default", "ok")),
+            ("refused/current.log", line("2026-11-26T02", "default", "wrong-scope")),
+            ("tenants/acme/current.log", line("2026-11-26T05", "acme", "ok")),
+            ("others/current.log", line("2026-11-26T04", "late", "ok")),
+        ] {
+            let file = dir.path().join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        }
+        let audit = Audit::new(Box::new(Memory::default()), AUDIT);
+        take_over(dir.path(), &audit).unwrap();
+        let read = audit.read(100).unwrap();
+        let times: Vec<&str> = read.iter().map(|action| &action.time[11..]).collect();
+        assert_eq!(times, ["01", "02", "03", "04", "05"]);
+        take_over(&dir.path().join("none"), &audit).unwrap();
+        assert_eq!(audit.read(100).unwrap().len(), 5);
+    }
+}
