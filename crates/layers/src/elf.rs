@@ -3,9 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use goblin::elf::Elf;
+use goblin::elf::dynamic::{DT_RPATH, DT_RUNPATH};
+use goblin::elf::program_header::PT_DYNAMIC;
 use thiserror::Error;
 
 /// Why a file's needs are not known.
@@ -37,7 +40,8 @@ pub(crate) struct Object {
     needed: Vec<String>,
     /// DT_RUNPATH, else DT_RPATH, `$ORIGIN` filled in.
     search: Vec<PathBuf>,
-    machine: (bool, u16),
+    /// Whether it is of 64 bits, and `e_machine`.
+    pub(crate) machine: (bool, u16),
 }
 
 impl Object {
@@ -61,6 +65,38 @@ impl Object {
             machine: (elf.is_64, elf.header.e_machine),
         })
     }
+}
+
+/// The file without DT_RUNPATH and DT_RPATH, so that the loader searches only its own places. A file
+/// that is not little-endian ELF of 64 bits stays as it is.
+pub(crate) fn without_search_paths(mut bytes: Vec<u8>) -> Vec<u8> {
+    for range in tables(&bytes) {
+        let Some(table) = bytes.get_mut(range) else { continue };
+        let mut kept: Vec<u8> = Vec::with_capacity(table.len());
+        for entry in table.chunks_exact(ENTRY_BYTES) {
+            let tag = entry.first_chunk().map(|tag| u64::from_le_bytes(*tag));
+            if !matches!(tag, Some(DT_RPATH | DT_RUNPATH)) {
+                kept.extend_from_slice(entry);
+            }
+        }
+        // Entries of zeros end the table.
+        kept.resize(table.len(), 0);
+        table.copy_from_slice(&kept);
+    }
+    bytes
+}
+
+/// Of an entry of the dynamic table: a tag and a value.
+const ENTRY_BYTES: usize = 16;
+
+/// Where the dynamic table is, if the file has one.
+fn tables(bytes: &[u8]) -> Vec<Range<usize>> {
+    let Ok(elf) = Elf::parse(bytes) else { return Vec::new() };
+    if !elf.is_64 || !elf.little_endian {
+        return Vec::new();
+    }
+    let dynamic = elf.program_headers.iter().filter(|header| header.p_type == PT_DYNAMIC);
+    dynamic.map(goblin::elf::ProgramHeader::file_range).collect()
 }
 
 /// The libraries that some files need, theirs included.
@@ -200,6 +236,28 @@ mod tests {
         fs::write(directory.path().join("d/a.conf"), "/a\n").unwrap();
         fs::write(directory.path().join("d/c.old"), "/c\n").unwrap();
         assert_eq!(configured(&main, 0), ["/a", "/b", "/last"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn a_file_without_search_paths_is_otherwise_the_same() {
+        let own = fs::read(std::env::current_exe().unwrap()).unwrap();
+        let needed = |bytes: &[u8]| -> Vec<String> {
+            Elf::parse(bytes).unwrap().libraries.iter().map(|&name| name.to_owned()).collect()
+        };
+        // The first library that it needs, as if it were a directory to search in.
+        let mut searching = own.clone();
+        let table = tables(&own).remove(0);
+        let first =
+            table.clone().step_by(ENTRY_BYTES).find(|at| own[*at..*at + 8] == 1_u64.to_le_bytes());
+        searching[first.unwrap()] = u8::try_from(DT_RUNPATH).unwrap();
+        assert_eq!(Elf::parse(&searching).unwrap().runpaths, [&needed(&own)[0]]);
+
+        let plain = without_search_paths(searching);
+        assert_eq!(Elf::parse(&plain).unwrap().runpaths, Vec::<&str>::new());
+        assert_eq!(needed(&plain), needed(&own)[1..]);
+        assert_eq!(plain.len(), own.len());
+        assert_eq!(without_search_paths(own.clone()), own);
+        assert_eq!(without_search_paths(b"#!/bin/sh\n".to_vec()), b"#!/bin/sh\n");
     }
 
     #[test]

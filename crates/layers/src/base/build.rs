@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::plan::{Item, Plan};
-use super::{Base, BaseError, etc, finder, stdlib, system, verify};
+use super::{Base, BaseError, cache, etc, finder, stdlib, system, verify};
 use crate::elf::{Libraries, Object};
 use crate::extent::Extent;
 use crate::python::HostPython;
@@ -13,7 +13,7 @@ use crate::store::{layer, short};
 use crate::{FileError, Interpreter, Progress, Store, bytecode};
 
 /// Changes whenever the same host would give another base.
-pub(super) const FORMAT: u32 = 3;
+pub(super) const FORMAT: u32 = 4;
 
 /// Makes a base, unless the same one is there already.
 ///
@@ -84,7 +84,7 @@ fn plan(python: &HostPython) -> Result<Planned, BaseError> {
     let mut plan = Plan::default();
     let mut missing = Vec::new();
     let binary = format!("usr/bin/{}", python.libname);
-    plan.put(&binary, Item::Copy(python.executable.clone()));
+    plan.put(&binary, Item::Object(python.executable.clone()));
     for name in ["usr/bin/python3", "usr/bin/python"] {
         plan.put(name, Item::Link(PathBuf::from(&python.libname)));
     }
@@ -102,11 +102,7 @@ fn plan(python: &HostPython) -> Result<Planned, BaseError> {
     let executable = Object::read(&python.executable)?;
     let host = Libraries::of_host(&executable);
     let mut roots = vec![python.executable.clone()];
-    roots.extend(
-        plan.sources_below(&extensions)
-            .into_iter()
-            .filter(|p| p.extension().is_some_and(|e| e == "so")),
-    );
+    roots.extend(plan.make_objects(&extensions));
     let expected: Vec<_> =
         system::expected().filter_map(|name| Some((name, host.find(name)?))).collect();
     roots.extend(expected.iter().map(|(_, path)| path.clone()));
@@ -118,9 +114,15 @@ fn plan(python: &HostPython) -> Result<Planned, BaseError> {
     let expected = expected.into_iter().map(|(name, path)| (name.to_owned(), path));
     let found: Vec<(String, PathBuf)> = closure.found.into_iter().chain(expected).collect();
     let libraries = library_directory(&found);
+    let names: Vec<&str> =
+        found.iter().filter_map(|(name, _)| Path::new(name).file_name()?.to_str()).collect();
+    let cache = cache::cache(executable.machine.1, &Path::new("/").join(&libraries), &names);
+    if let Some(cache) = cache {
+        plan.put("etc/ld.so.cache", Item::Bytes(cache));
+    }
     for (name, path) in found {
         let name = Path::new(&name).file_name().unwrap_or_default().to_owned();
-        plan.put(libraries.join(name), Item::Copy(path));
+        plan.put(libraries.join(name), Item::Object(path));
     }
     finder::put(&mut plan, &python.stdlib, &library, &libraries)?;
     if let Some(loader) = &executable.loader {

@@ -12,6 +12,7 @@
 //! `base/<id>.json` beside the layer describes it.
 
 mod build;
+mod cache;
 mod choose;
 mod etc;
 mod finder;

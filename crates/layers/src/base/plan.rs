@@ -3,19 +3,25 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use crate::FileError;
+use crate::elf::without_search_paths;
 
 /// What stands at one destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Item {
     /// A copy of a host file.
     Copy(PathBuf),
+    /// A copy of a host's program or library without its search paths (DT_RUNPATH, DT_RPATH),
+    /// which name directories of the host.
+    Object(PathBuf),
     /// A file with this text.
     Text(String),
+    /// A file with these bytes.
+    Bytes(Vec<u8>),
     /// A symbolic link.
     Link(PathBuf),
     /// A directory that may stay empty: a mount point.
@@ -94,20 +100,29 @@ impl Plan {
             .collect()
     }
 
+    /// Turns the copies of libraries below `destination` into objects; returns the host's files.
+    pub(super) fn make_objects(&mut self, destination: &Path) -> Vec<PathBuf> {
+        let mut sources = Vec::new();
+        for (path, item) in &mut self.items {
+            if let Item::Copy(from) = item
+                && path.starts_with(destination)
+                && from.extension().is_some_and(|extension| extension == "so")
+            {
+                sources.push(from.clone());
+                *item = Item::Object(std::mem::take(from));
+            }
+        }
+        sources
+    }
+
     /// Feeds everything that decides the layer's content: destinations, texts, links, and size and time of each copied
     /// file.
     pub(super) fn identify(&self, hasher: &mut blake3::Hasher) -> Result<(), FileError> {
         for (destination, item) in &self.items {
             let told = match item {
-                Item::Copy(from) => {
-                    let metadata = fs::metadata(from).map_err(FileError::at("look at", from))?;
-                    format!(
-                        "copy {} {}.{}",
-                        metadata.len(),
-                        metadata.mtime(),
-                        metadata.mtime_nsec()
-                    )
-                }
+                Item::Copy(from) => format!("copy {}", version(from)?),
+                Item::Object(from) => format!("object {}", version(from)?),
+                Item::Bytes(bytes) => format!("bytes {}", blake3::hash(bytes)),
                 Item::Text(text) => format!("text {text}"),
                 Item::Link(target) => format!("link {}", target.display()),
                 Item::Directory => "directory".to_owned(),
@@ -131,8 +146,15 @@ impl Plan {
                     total += copy(from, &path).map_err(FileError::at("copy", from))?;
                     copied(total);
                 }
+                Item::Object(from) => {
+                    total += copy_object(from, &path).map_err(FileError::at("copy", from))?;
+                    copied(total);
+                }
                 Item::Text(text) => {
                     fs::write(&path, text).map_err(FileError::at("write", &path))?
+                }
+                Item::Bytes(bytes) => {
+                    fs::write(&path, bytes).map_err(FileError::at("write", &path))?
                 }
                 Item::Link(target) => {
                     symlink(target, &path).map_err(FileError::at("link", &path))?
@@ -146,13 +168,41 @@ impl Plan {
     }
 }
 
+/// Size and time of a host file, by which a change of its content shows.
+fn version(file: &Path) -> Result<String, FileError> {
+    let metadata = fs::metadata(file).map_err(FileError::at("look at", file))?;
+    Ok(format!("{} {}.{}", metadata.len(), metadata.mtime(), metadata.mtime_nsec()))
+}
+
 /// Copies content and the executable bit, neither owner nor time nor extended attributes.
 fn copy(from: &Path, to: &Path) -> io::Result<u64> {
     let mut source = fs::File::open(from)?;
+    let mut target = target(&source, to)?;
+    io::copy(&mut source, &mut target)
+}
+
+/// Bytes of a program or library that are written at once. The page cache's folios are as large as
+/// the writes, and a page fault maps a folio at once: an interpreter of 23 MB starts 0.1 ms faster
+/// than with 64 KB, and no faster with 2 MB (ext4, Linux 6.18).
+const PIECE: usize = 1 << 20;
+
+/// As [`copy`], without the file's search paths.
+fn copy_object(from: &Path, to: &Path) -> io::Result<u64> {
+    let mut source = fs::File::open(from)?;
+    let mut target = target(&source, to)?;
+    let mut bytes = Vec::new();
+    source.read_to_end(&mut bytes)?;
+    let bytes = without_search_paths(bytes);
+    for piece in bytes.chunks(PIECE) {
+        target.write_all(piece)?;
+    }
+    Ok(bytes.len() as u64)
+}
+
+fn target(source: &fs::File, path: &Path) -> io::Result<fs::File> {
     let executable = source.metadata()?.mode() & 0o111 != 0;
     let mode = if executable { 0o755 } else { 0o644 };
-    let mut target = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(to)?;
-    io::copy(&mut source, &mut target)
+    fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path)
 }
 
 #[cfg(test)]

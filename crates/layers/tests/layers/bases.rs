@@ -107,6 +107,29 @@ fn every_python_of_this_machine_becomes_a_base_that_works_as_a_root_directory() 
 }
 
 #[test]
+fn a_bases_programs_find_their_libraries_without_a_search() {
+    let test = "a_bases_programs_find_their_libraries_without_a_search";
+    if !is_root() {
+        return skip(test, "root", "chroot needs root");
+    }
+    for host in python::discover() {
+        let base = base::build(&STORE, &host, &Silent).unwrap();
+        let mut python = Command::new("chroot");
+        python.arg(STORE.layer_path(&base.layer)).args(["/usr/bin/python3", "-I", "-S", "-c"]);
+        python.arg("import ssl, sqlite3, lzma, ctypes, decimal; ctypes.CDLL('libstdc++.so.6')");
+        // ld.so(8): the loader tells on standard error where it looks.
+        python.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LD_DEBUG", "libs");
+        let output = python.output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{told}");
+        assert!(told.contains("search cache=/etc/ld.so.cache"), "{told}");
+        let searches: Vec<&str> =
+            told.lines().filter(|line| line.contains("search path=")).collect();
+        assert_eq!(searches, Vec::<&str>::new(), "Python {}", base.version);
+    }
+}
+
+#[test]
 fn a_base_has_what_the_newest_policies_let_wheels_expect() {
     let test = "a_base_has_what_the_newest_policies_let_wheels_expect";
     let asked =

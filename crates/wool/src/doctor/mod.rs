@@ -154,7 +154,7 @@ mod tests {
         lay("usr/lib/libc.so.6");
         let description = serde_json::json!({
             "id": "abc", "version": "3.12.1", "layer": "base/abc", "interpreter": "/usr/bin/python3",
-            "source": "/opt/python3.12", "bytes": 1, "created": 1, "missing": [], "format": 3,
+            "source": "/opt/python3.12", "bytes": 1, "created": 1, "missing": [], "format": 4,
             "libraries": "usr/lib", "loader": null,
         });
         std::fs::write(bases.join("abc.json"), description.to_string()).unwrap();
