@@ -2,7 +2,8 @@
 
 mod support;
 
-use std::time::Instant;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use container::ContainerOptions;
 use sandbox::{CpuBounds, Provider};
@@ -42,4 +43,35 @@ async fn an_instance_is_forked_from_a_zygote_derived_twice() {
             assert!(instance.alive());
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn instances_that_follow_at_once_have_a_user_namespace_each() {
+    if !can_run() {
+        return;
+    }
+    let source = "
+import os
+def handler(event, context):
+    capabilities = [line for line in open('/proc/self/status') if line.startswith('CapEff')]
+    return {'uid': os.getuid(), 'capabilities': capabilities, 'namespace': os.readlink('/proc/self/ns/user')}
+";
+    let world = World::new(false, NONE).await;
+    let mut kept = Vec::new();
+    let mut namespaces = BTreeSet::new();
+    // The first six leave the warden no time to make one ahead; it has it before the others.
+    for round in 0..8 {
+        if round >= 6 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let mut instance = world.containers.create_instance(world.instance(source)).await.unwrap();
+        let said = Conversation::load(instance.as_mut()).await.ask("{}").await;
+        assert_eq!(said["uid"], 1000, "{said}");
+        assert_eq!(said["capabilities"][0], "CapEff:\t0000000000000000\n", "{said}");
+        namespaces.insert(said["namespace"].to_string());
+        kept.push(instance);
+    }
+    assert_eq!(namespaces.len(), 8, "{namespaces:?}");
+    let own = std::fs::read_link("/proc/self/ns/user").unwrap();
+    assert!(!namespaces.iter().any(|one| one.contains(own.to_str().unwrap())), "{namespaces:?}");
 }

@@ -1,21 +1,22 @@
 //! Identities of instances that are started from nothing: a kernel uid, and the user namespace in which it is [`INNER`].
 //!
 //! ```text
-//!   start ─► one made ahead, else one made now ─► the sandbox has it; its uid goes back when the sandbox is gone
-//!                ▲
+//!   start ─► one made ahead, else one made during the start ─► the sandbox has it;
+//!                ▲                                its uid goes back when the sandbox is gone
 //!   12 ms without a command ─► one more, up to [`AHEAD`]
 //! ```
 //! A namespace takes 0.3 ms to make. Each serves one instance: none has ever held a process but the one that made it. The
-//! first is made at the first start: a worker whose instances are all forked has none. When one cannot be made ahead, the
-//! next start tries again, and tells why it fails.
+//! first is made at the first start: a worker whose instances are all forked has none. Back-to-back
+//! calls leave no time to make one ahead: `spawn` makes it while the new process joins its cgroup and
+//! its root. When one cannot be made ahead, the next start tries again, and tells why it fails.
 
 use std::io;
-use std::os::fd::OwnedFd;
 
 use sys::namespace::{IdMap, Parent, user_namespace};
 
 use crate::defence::Defence;
-use crate::serve::{Refused, Warden, kernel};
+use crate::serve::{Refused, Warden};
+use crate::spawn::UserNamespace;
 use crate::uids::INNER;
 
 /// Most that wait. Each holds a descriptor and a uid.
@@ -25,9 +26,7 @@ pub(crate) const AHEAD: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Identity {
     pub(crate) uid: u32,
-    /// None for a zygote, which makes the namespaces of its forks, and for an instance that keeps its capabilities to show
-    /// what that defence is worth.
-    pub(crate) namespace: Option<OwnedFd>,
+    pub(crate) namespace: UserNamespace,
 }
 
 /// Identities that wait for a start.
@@ -52,11 +51,10 @@ impl Warden {
             return Ok(ready);
         }
         let uid = self.uids.take_one().ok_or(Refused::Wrong("no kernel uid is free"))?;
-        let made = self.new_identity(uid);
-        if made.is_err() {
-            self.uids.return_one(uid);
-        }
-        made.map_err(kernel("make user namespace"))
+        let apart = self.host.isolation.has(Defence::Capabilities);
+        let namespace =
+            if apart { UserNamespace::Awaited(map_of(uid)) } else { UserNamespace::Initial };
+        Ok(Identity { uid, namespace })
     }
 
     /// Makes an identity for a later start.
@@ -72,9 +70,14 @@ impl Warden {
     }
 
     fn new_identity(&self, uid: u32) -> io::Result<Identity> {
-        let apart = self.host.isolation.has(Defence::Capabilities);
-        let map = IdMap { inside: INNER, outside: uid, count: 1 };
-        let made = apart.then(|| user_namespace(Parent::Initial, uid, map));
-        Ok(Identity { uid, namespace: made.transpose()? })
+        if !self.host.isolation.has(Defence::Capabilities) {
+            return Ok(Identity { uid, namespace: UserNamespace::Initial });
+        }
+        let made = user_namespace(Parent::Initial, uid, map_of(uid))?;
+        Ok(Identity { uid, namespace: UserNamespace::Ready(made) })
     }
+}
+
+fn map_of(uid: u32) -> IdMap {
+    IdMap { inside: INNER, outside: uid, count: 1 }
 }

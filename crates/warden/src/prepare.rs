@@ -25,7 +25,7 @@ use crate::protocol::{Answer, Cpu, Files, Limits, Network, Python};
 use crate::rootfs::Contents;
 use crate::serve::{Answered, Refused, Warden, kernel};
 use crate::slot::{FileId, Kind, Sandbox, Zygote};
-use crate::spawn;
+use crate::spawn::{self, UserNamespace};
 use crate::uids::{Allotment, Block, INNER, Uids};
 
 impl Warden {
@@ -48,7 +48,7 @@ impl Warden {
             Role::Zygote => {
                 let spent = Refused::Wrong("no kernel uid is free");
                 let block = self.uids.take_block().ok_or(spent)?;
-                let identity = Identity { uid: block.first, namespace: None };
+                let identity = Identity { uid: block.first, namespace: UserNamespace::Initial };
                 (identity, Allotment::Block(block.first), Some(block))
             }
         };
@@ -123,7 +123,7 @@ impl Warden {
                 channel: theirs.as_fd(),
                 output: written.as_ref().map(AsFd::as_fd),
                 uid,
-                namespace: namespace.as_ref().map(AsFd::as_fd),
+                namespace: &namespace,
                 group: &group,
                 filter,
             };

@@ -5,6 +5,7 @@
 //!     │                └─ clone(CLONE_PARENT) ─► in P; a zygote: the interpreter-to-be
 //!     │ ◄── its pid ────── exits                     └─ an instance: clone(CLONE_PARENT | CLONE_NEWPID), exits
 //!     │ ◄── "I", with the kernel's credentials ────────── interpreter-to-be, in a PID namespace of its own
+//!     │ ─── a user namespace, where none was ready ─────► │
 //!     │                                              │ limits; an instance: its user namespace
 //!     │                                              │ ids, no capability, no new privileges
 //!     │                                              │ Landlock, seccomp
@@ -20,8 +21,9 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
+use sys::namespace::{IdMap, Parent, user_namespace};
 use sys::process::{
     PidFd, become_user, become_user_with_capabilities, close_from, default_signals,
     drop_capabilities, exit_now, fork_single_threaded, install_filter, reap, set_no_new_privileges,
@@ -68,12 +70,25 @@ pub struct Start<'a> {
     pub output: Option<BorrowedFd<'a>>,
     /// Kernel uid.
     pub uid: u32,
-    /// An instance's user namespace, in which that uid is [`INNER`]: it then sees the same ids as one that was forked.
-    pub namespace: Option<BorrowedFd<'a>>,
+    /// Its user namespace.
+    pub namespace: &'a UserNamespace,
     /// Where it is charged.
     pub group: &'a Group,
     /// Its filter.
     pub filter: &'a Program,
+}
+
+/// The user namespace of a sandbox that is started from nothing. In one of its own, an instance's uid
+/// is [`INNER`], as a fork's is.
+#[derive(Debug)]
+pub enum UserNamespace {
+    /// The warden's: for a zygote, whose forks get namespaces of their own, and for an instance that
+    /// keeps its capabilities to show what that defence is worth.
+    Initial,
+    /// It was made ahead.
+    Ready(OwnedFd),
+    /// Made with this map during the start.
+    Awaited(IdMap),
 }
 
 /// Why it was not.
@@ -121,14 +136,18 @@ pub fn start(
     let (stderr, stderr_end) = pipe.unzip();
     let streams = (what.output, what.output.or(stderr_end.as_ref().map(AsFd::as_fd)));
     let Some(mover) = fork_single_threaded().map_err(failed("fork"))? else {
+        // Else the children would keep the warden's end open, and never see it close.
+        drop(told);
         if let Err(error) = move_in(place, cgroups, what, streams, tell.as_fd()) {
             report(tell.as_fd(), &error);
         }
         exit_now(1);
     };
     drop((tell, stderr_end));
+    let unsent = send_awaited(what.namespace, told.as_fd()).err();
     reap(mover);
     let Told { moved, instance, failure } = listen(told.as_fd());
+    let failure = unsent.or(failure);
     let interpreter = match what.role {
         Role::Zygote => moved,
         Role::Instance => {
@@ -147,6 +166,25 @@ pub fn start(
     let pid = interpreter.ok_or_else(ended_early)?;
     let process = hold(pid).map_err(failed("open process"))?;
     Ok((process, stderr))
+}
+
+/// Makes the namespace that a sandbox waits for, and sends it. On an error the sandbox stops waiting
+/// and ends.
+fn send_awaited(namespace: &UserNamespace, told: BorrowedFd<'_>) -> Result<(), SpawnError> {
+    let UserNamespace::Awaited(map) = namespace else { return Ok(()) };
+    let made = user_namespace(Parent::Initial, map.outside, *map);
+    let sent = made.map_err(failed("make user namespace")).and_then(|namespace| {
+        match scm::send(told, b"N", &[namespace.as_fd()], true) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(failed("send user namespace")(error))
+            }
+            _ => Ok(()),
+        }
+    });
+    if sent.is_err() {
+        let _ = rustix::net::shutdown(told, Shutdown::Write);
+    }
+    sent
 }
 
 /// A child of ours by descriptor. Where there is none to be had, the child has ended when this returns: its uid and its
@@ -173,7 +211,14 @@ pub(crate) struct Told {
 pub(crate) fn listen(told: BorrowedFd<'_>) -> Told {
     let mut all = Told::default();
     let mut bytes = [0u8; 512];
-    while let Ok(received) = scm::receive(told, &mut bytes, true) {
+    loop {
+        let received = match scm::receive(told, &mut bytes, true) {
+            Ok(received) => received,
+            // A child ended without reading the namespace that was sent to it. The kernel says so
+            // once, before the children's messages.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => continue,
+            Err(_) => break,
+        };
         let said = String::from_utf8_lossy(&bytes[..received.length]);
         if said.is_empty() {
             break;
@@ -242,11 +287,14 @@ fn furnish(what: &Start<'_>, streams: Streams<'_>, tell: BorrowedFd<'_>) -> Resu
         // The warden cannot attach it to a root in another mount namespace than its own.
         mount_proc(what.isolation).map_err(failed("mount /proc"))?;
     }
-    let more = what.namespace.as_slice();
-    arrange_descriptors(what.channel, streams, tell, more)
+    let more = match what.namespace {
+        UserNamespace::Ready(namespace) => Some(namespace.as_fd()),
+        UserNamespace::Initial | UserNamespace::Awaited(_) => None,
+    };
+    arrange_descriptors(what.channel, streams, tell, more.as_slice())
         .map_err(failed("arrange descriptors"))?;
     if what.isolation.has(Defence::CloseDescriptors) {
-        let first = if what.namespace.is_some() { 6 } else { 5 };
+        let first = if more.is_some() { 6 } else { 5 };
         // SAFETY: this process executes an interpreter or ends, and drops nothing that owns a descriptor.
         unsafe { close_from(first) }.map_err(failed("close descriptors"))?;
     }
@@ -269,10 +317,7 @@ fn become_interpreter(what: &Start<'_>) -> SpawnError {
     default_signals();
     let confine = || -> Result<(), SpawnError> {
         confine::limit_resources(what.isolation).map_err(failed("limit resources"))?;
-        if what.namespace.is_some() {
-            enter_user_namespace().map_err(failed("enter user namespace"))?;
-        }
-        let uid = if what.namespace.is_some() { INNER } else { what.uid };
+        let uid = enter_user_namespace(what).map_err(failed("enter user namespace"))?;
         if what.isolation.has(Defence::Capabilities) {
             become_user(uid).map_err(failed("take user id"))?;
             drop_capabilities().map_err(failed("drop capabilities"))?;
@@ -295,14 +340,26 @@ fn become_interpreter(what: &Start<'_>) -> SpawnError {
     }
 }
 
-/// Enters the user namespace at [`NAMESPACE`], and closes that. From here on capabilities are of that namespace alone.
-fn enter_user_namespace() -> io::Result<()> {
-    // SAFETY: `furnish` put it there; nothing else owns it in this process.
-    let namespace = unsafe { OwnedFd::from_raw_fd(NAMESPACE) };
-    Ok(rustix::thread::move_into_link_name_space(
-        namespace.as_fd(),
-        Some(rustix::thread::LinkNameSpaceType::User),
-    )?)
+/// Enters the user namespace, if the sandbox has one of its own, and closes it. From here on its
+/// capabilities belong to that namespace alone. Returns the uid to take.
+fn enter_user_namespace(what: &Start<'_>) -> io::Result<u32> {
+    let namespace = match what.namespace {
+        UserNamespace::Initial => return Ok(what.uid),
+        // SAFETY: `furnish` put it there; nothing else owns it in this process.
+        UserNamespace::Ready(_) => unsafe { OwnedFd::from_raw_fd(NAMESPACE) },
+        UserNamespace::Awaited(_) => receive_namespace()?,
+    };
+    let kind = Some(rustix::thread::LinkNameSpaceType::User);
+    rustix::thread::move_into_link_name_space(namespace.as_fd(), kind)?;
+    Ok(INNER)
+}
+
+/// Waits for the namespace that [`send_awaited`] sends.
+fn receive_namespace() -> io::Result<OwnedFd> {
+    // SAFETY: `furnish` put the socket there, and it is closed by the exec alone.
+    let tell = unsafe { BorrowedFd::borrow_raw(TELL) };
+    let received = scm::receive(tell, &mut [0; 1], true)?;
+    received.fds?.pop().ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
 /// What becomes descriptors 1 and 2; none: `/dev/null`.
@@ -361,4 +418,37 @@ pub(crate) fn exec(argv: &[CString], environment: &[CString]) -> io::Error {
     // SAFETY: both arrays end with null and point at strings that outlive the call.
     unsafe { libc::execve(program.as_ptr(), arguments.as_ptr(), variables.as_ptr()) };
     io::Error::last_os_error()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_reads_nothing_is_heard_when_it_ends() {
+        let (told, tell) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .unwrap();
+        scm::send(told.as_fd(), b"N", &[], true).unwrap();
+        report(tell.as_fd(), &failed("arrange descriptors")(io::ErrorKind::Other.into()));
+        drop(tell);
+        assert_eq!(listen(told.as_fd()).failure.unwrap().step, "arrange descriptors");
+    }
+
+    #[test]
+    fn a_sandbox_does_not_wait_for_a_namespace_that_cannot_be_made() {
+        let (told, tell) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .unwrap();
+        // No user has this id.
+        let namespace =
+            UserNamespace::Awaited(IdMap { inside: INNER, outside: u32::MAX, count: 1 });
+        let error = send_awaited(&namespace, told.as_fd()).unwrap_err();
+        assert_eq!(error.step, "make user namespace");
+        assert_eq!(scm::receive(tell.as_fd(), &mut [0; 1], false).unwrap().length, 0);
+        // It can still say how it ended.
+        report(tell.as_fd(), &failed("enter user namespace")(io::ErrorKind::UnexpectedEof.into()));
+        drop(tell);
+        assert_eq!(listen(told.as_fd()).failure.unwrap().step, "enter user namespace");
+    }
 }
