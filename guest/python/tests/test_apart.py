@@ -275,3 +275,15 @@ def test_locks_work_in_forks_as_well(zygote, task):  # noqa: F811
     guest = zygote.fork()
     assert guest.load().kind == "loaded"
     assert [guest.call(n).value[:2] for n in (1, 2)] == [[[1, 2], 1], [[1, 2], 2]]
+
+
+def test_a_fresh_guest_has_no_annotations_and_imports_as_usual(start):
+    guest = start("""
+        import builtins
+        def handler(event, context):
+            method = type(context).get_remaining_time_in_millis
+            usual = method.__builtins__["__import__"] is builtins.__import__
+            return [method.__annotations__, usual]
+    """)
+    guest.load()
+    assert guest.call().value == [{}, True]

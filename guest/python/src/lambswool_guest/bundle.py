@@ -4,13 +4,14 @@ Run once, when the guest is installed, by the interpreter that will run it. ROOT
 PREFIX. Prints the file's size.
 """
 
+import ast
 import marshal
 import os
 import sys
 from importlib.util import MAGIC_NUMBER
 
 PACKAGE = "lambswool_guest"
-LATER = ("arity", "completion", "failure", "loop", "reseed", "unfit")
+LATER = ("answers", "arity", "completion", "failure", "loop", "reseed", "shadowing", "unfit")
 """Modules that few instances need. Others name what is in them when they use it, and not before:
 `failure.describe`."""
 
@@ -46,7 +47,33 @@ def compiled(path: str, root: str, prefix: str) -> tuple:
     """The path inside the sandbox, which tracebacks show, and the code, without documentation."""
     shown = os.path.join(prefix, os.path.relpath(path, root))
     with open(path, "rb") as file:
-        return shown, compile(file.read(), shown, "exec", dont_inherit=True, optimize=2)
+        tree = WithoutTypes().visit(ast.parse(file.read(), shown))
+    return shown, compile(tree, shown, "exec", dont_inherit=True, optimize=2)
+
+
+class WithoutTypes(ast.NodeTransformer):
+    """Takes out what only a type checker reads: each annotation is evaluated, and kept, by every
+    fresh interpreter."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        return self.generic_visit(node)
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        value = self.generic_visit(node).value
+        without = ast.Pass() if value is None else ast.Assign([node.target], value)
+        return ast.copy_location(without, node)
+
+    def visit_If(self, node: ast.If) -> ast.AST:
+        if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            return ast.copy_location(ast.Pass(), node)
+        return self.generic_visit(node)
 
 
 main(*sys.argv[1:])

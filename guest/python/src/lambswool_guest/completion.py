@@ -4,6 +4,8 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from importlib.machinery import ModuleSpec
     from types import ModuleType
 
 _STREAMS = ("stdout", "stderr", "__stdout__", "__stderr__")
@@ -71,3 +73,25 @@ def _is_said(logging: "ModuleType", ours: object, record) -> bool:
     except Exception:  # the function has handlers and loggers of its own kinds
         return False
     return False
+
+
+class Loader:
+    """Another loader, and one step more. The module is told of the other alone."""
+
+    def __init__(self, real: object, step: "Callable[[ModuleType], None]") -> None:
+        self._real = real
+        self._step = step
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._real, name)
+
+    def create_module(self, spec: "ModuleSpec") -> "ModuleType | None":
+        return self._real.create_module(spec)  # type: ignore[attr-defined]
+
+    def exec_module(self, module: "ModuleType") -> None:
+        module.__loader__ = module.__spec__.loader = self._real  # type: ignore
+        self._real.exec_module(module)  # type: ignore[attr-defined]
+        try:
+            self._step(module)
+        except Exception:  # a Python that is made otherwise: the module is as it is there
+            return

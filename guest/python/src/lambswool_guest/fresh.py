@@ -82,6 +82,13 @@ def unpack(modules: tuple) -> None:
     guest's are those that the interpreter has now."""
     own = dict(vars(builtins))
     held = {"posix": posix, "sys": sys}
+    import_other, there = own["__import__"], sys.modules
+
+    # Nearly all that they import is there, which the import system finds out in several steps.
+    def import_there(name: str, *rest: object) -> object:
+        return there[name] if name in there else import_other(name, *rest)
+
+    own["__import__"] = import_there
     for name, file, code in modules:
         if type(code) is bytes:
             setattr(sys.modules[PACKAGE], name.rpartition(".")[2], Later(file, code, own, held))
@@ -96,6 +103,7 @@ def unpack(modules: tuple) -> None:
         exec(code, module.__dict__)
         if name != PACKAGE:
             setattr(sys.modules[PACKAGE], name.rpartition(".")[2], module)
+    own["__import__"] = import_other
 
 
 # `multiprocessing` runs this file again, under another name, in what it spawns.

@@ -16,7 +16,7 @@ import sys
 from posix import chdir, environ, listdir, putenv, stat
 from time import tzset
 
-from lambswool_guest import arity, codec, loop, module, pools, stdlib, unfit
+from lambswool_guest import answers, arity, codec, loop, module, pools, stdlib, unfit
 from lambswool_guest.context import LambdaContext
 
 TYPE_CHECKING = False
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from lambswool_guest.places import Places
 
 JSON = "application/json"
-BYTES = "application/octet-stream"
-TEXT = "text/plain; charset=utf-8"
 
 _GENERATOR = type(_ for _ in ())
 
@@ -77,7 +75,7 @@ class Handler:
             if self._loop is None:
                 self._loop = loop.Loop()
             result = self._loop.run(result)
-        return _binary_answer(result) if binary else (_json(result), JSON)
+        return answers.binary(result) if binary else (as_json(result), JSON)
 
 
 def _is_async(function: object) -> bool:
@@ -245,7 +243,7 @@ def _event(body: bytes) -> object:
         raise Refused("Runtime.UnmarshalError", text) from None
 
 
-def _json(result: object) -> bytes:
+def as_json(result: object) -> bytes:
     try:
         return codec.dumps(result)
     except (TypeError, ValueError, RecursionError) as error:
@@ -263,19 +261,3 @@ def _is_codecs(error: Exception) -> bool:
         at = at.tb_next
     path = "" if at is None else at.tb_frame.f_code.co_filename
     return path.startswith(_OURS) or stdlib.is_place(path)
-
-
-def _binary_answer(result: object) -> tuple[bytes, str]:
-    content_type = None
-    if isinstance(result, tuple) and len(result) == 2:
-        data, said = result
-        if isinstance(data, (bytes, bytearray, memoryview, str)) and isinstance(said, str):
-            result, content_type = data, said
-            if not said or not said.isascii() or not said.isprintable() or len(said) > 256:
-                text = f"Unable to marshal response: {said[:256]!r} is no content type"
-                raise Refused("Runtime.MarshalError", text)
-    if isinstance(result, str):
-        return result.encode("utf-8", "backslashreplace"), content_type or TEXT
-    if isinstance(result, (bytes, bytearray, memoryview)):
-        return bytes(result), content_type or BYTES
-    return _json(result), JSON

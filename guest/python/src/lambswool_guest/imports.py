@@ -54,7 +54,7 @@ def run(modules: list[str], path: list[str], places: "Places") -> dict:
                 failed.append([name, _words(error)])
             if left != (left := _left(places)):
                 left_by.append(name)
-    places.note_added(path_before, sys.path)
+    _note_added(places, path_before, sys.path)
     _forget_finders(places)
     files = _files([name for name in sys.modules if name not in before], places)
     named = {name for name, _ in files}
@@ -403,15 +403,44 @@ def _forget_finders(places: "Places") -> None:
     """Whoever comes of this process has other contents behind the same names. Here, where nobody
     waits: a finder lists its directory, and a fork that lets go of it writes to each name."""
     for entry in list(sys.path_importer_cache):
-        if not places.in_stdlib(f"{entry}/"):
+        if not _in_stdlib(places, f"{entry}/"):
             del sys.path_importer_cache[entry]
+
+
+def _note_added(places: "Places", before: list[str], after: list) -> None:
+    """Notes what has come to a zygote's `sys.path`, for all that come of it. Not the directory
+    that it works in: theirs is another, and they have that."""
+    first = places.stdlib[0] if places.stdlib else ""
+    limit = after.index(first) if first in after else 0
+    ahead, behind = places.added
+    known = [*before, *ahead, *behind]
+    try:
+        known.append(posix.getcwd())
+    except OSError:  # imports have deleted it
+        pass
+    new = [
+        (at < limit, entry)
+        for at, entry in enumerate(after)
+        if isinstance(entry, str) and entry not in known
+    ]
+    places.added = (
+        [entry for is_ahead, entry in new if is_ahead] + ahead,
+        behind + [entry for is_ahead, entry in new if not is_ahead],
+    )
+
+
+def _in_stdlib(places: "Places", path: str) -> bool:
+    """Whether `path` belongs to the interpreter."""
+    if "/site-packages/" in path or "/dist-packages/" in path:
+        return False
+    return any(path.startswith(f"{directory}/") for directory in places.stdlib)
 
 
 def _files(names: list[str], places: "Places") -> list[list[str]]:
     files = []
     for name in names:
         path = _file(name)
-        if path and not path.startswith(_OURS) and not places.in_stdlib(path):
+        if path and not path.startswith(_OURS) and not _in_stdlib(places, path):
             files.append([codec.clean(name), codec.clean(path)])
     return files
 

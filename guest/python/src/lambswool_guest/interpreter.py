@@ -100,28 +100,6 @@ class Completion:
             spec = find(name, path, target) if find is not None else None
             if spec is not None:
                 if spec.loader is not None and stdlib.is_place(spec.origin):
-                    spec.loader = _Loader(spec.loader, step)
+                    spec.loader = completion.Loader(spec.loader, step)
                 return spec
         return None
-
-
-class _Loader:
-    """Another loader, and one step more. The module is told of the other alone."""
-
-    def __init__(self, real: object, step: "Callable[[ModuleType], None]") -> None:
-        self._real = real
-        self._step = step
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._real, name)
-
-    def create_module(self, spec: "ModuleSpec") -> "ModuleType | None":
-        return self._real.create_module(spec)  # type: ignore[attr-defined]
-
-    def exec_module(self, module: "ModuleType") -> None:
-        module.__loader__ = module.__spec__.loader = self._real  # type: ignore
-        self._real.exec_module(module)  # type: ignore[attr-defined]
-        try:
-            self._step(module)
-        except Exception:  # a Python that is made otherwise: the module is as it is there
-            return

@@ -1,7 +1,6 @@
 """The directories of a sandbox that the guest must know."""
 
 import sys
-from posix import getcwd
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,26 +43,6 @@ class Places:
         ahead, behind = self.added
         return [self.task, *named, *ahead, self.packages, *self.stdlib, *behind]
 
-    def note_added(self, before: list[str], after: list) -> None:
-        """Notes what has come to a zygote's `sys.path`, for all that come of it. Not the directory
-        that it works in: theirs is another, and they have that."""
-        first = self.stdlib[0] if self.stdlib else ""
-        limit = after.index(first) if first in after else 0
-        known = [*before, *self.added[0], *self.added[1]]
-        try:
-            known.append(getcwd())
-        except OSError:  # imports have deleted it
-            pass
-        new = [
-            (at < limit, entry)
-            for at, entry in enumerate(after)
-            if isinstance(entry, str) and entry not in known
-        ]
-        self.added = (
-            [entry for ahead, entry in new if ahead] + self.added[0],
-            self.added[1] + [entry for ahead, entry in new if not ahead],
-        )
-
     def variables(self) -> dict[str, str]:
         """What the environment says of them, for every handler: so that a package that looks there
         while a zygote imports it sees the same."""
@@ -77,9 +56,3 @@ class Places:
     def owns(self, path: str) -> bool:
         """Whether `path` is one of the handler's own files."""
         return path.startswith(self.task + "/")
-
-    def in_stdlib(self, path: str) -> bool:
-        """Whether `path` belongs to the interpreter."""
-        if "/site-packages/" in path or "/dist-packages/" in path:
-            return False
-        return any(path.startswith(f"{directory}/") for directory in self.stdlib)

@@ -12,7 +12,8 @@ directories alone, and leaves no module behind under a name that is taken.
 """
 
 import sys
-from posix import listdir
+
+from lambswool_guest import shadowing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,9 +44,10 @@ def module(name: str, first: str = "") -> "ModuleType":
     """The standard library's module of this name. Raises what its import raises. `first` is a
     function of it that imports more, and is called where its own names are found."""
     if name not in _held:
-        taken = _taken()
+        # Where there are no directories this is no instance, and there is no function.
+        taken = shadowing.taken(_NAMES, _directories) if _directories else None
         if taken:
-            _held[name] = _imported_among_others(name, taken, first)
+            _held[name] = shadowing.imported(name, taken, _directories, first)
         else:
             __import__(name)
             _held[name] = modules[name]
@@ -75,41 +77,3 @@ def is_place(origin: object) -> bool:
     if origin in ("built-in", "frozen"):
         return True
     return any(origin.startswith(f"{directory}/") for directory in _directories)
-
-
-def _taken() -> set[str]:
-    """Names of the standard library's that others have modules of, loaded or to be found first."""
-    if not _directories:  # no instance: there is no function
-        return set()
-    taken = {name for name in _NAMES if name in modules and not is_own(modules[name])}
-    for directory in sys.path:
-        if directory in _directories:
-            break
-        try:
-            entries = listdir(directory or ".")
-        except (OSError, TypeError, ValueError):  # an archive, or nothing
-            continue
-        taken |= _NAMES & {entry.partition(".")[0] for entry in entries}
-    return taken
-
-
-def _imported_among_others(name: str, taken: set[str], first: str) -> "ModuleType":
-    path = list(sys.path)
-    others = {}
-    for one in list(modules):
-        if one.partition(".")[0] in taken and not is_own(modules[one]):
-            others[one] = modules.pop(one)
-    before = set(modules)
-    sys.path[:] = _directories
-    try:
-        __import__(name)
-        found = modules[name]
-        if first:
-            getattr(found, first)()
-        return found
-    finally:
-        sys.path[:] = path
-        for one in modules.keys() - before:
-            if one.partition(".")[0] in taken:
-                del modules[one]
-        modules.update(others)
