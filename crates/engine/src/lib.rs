@@ -40,13 +40,14 @@ mod scheduler;
 mod secrets;
 mod status;
 mod traffic;
+mod zygote_tree;
 
 pub use budget::Pressure;
 pub use call::{Call, CallError, Handler, Outcome, Served, Stage, Stages, Start};
 pub use config::{EngineConfig, ZygotePolicy};
 pub use engine::{Engine, Packages};
 pub use function::VersionId;
-pub use import_cache::seed::ZygoteTree;
+
 pub use import_cache::{ImportCache, ImportTime, Pick};
 pub use output::{LogLine, LogSink};
 pub use package::{Distribution, PackageStore};
@@ -54,3 +55,4 @@ pub use secrets::{NoSecrets, SecretEnvironment, SecretStore, SecretsUnreadable};
 pub use status::{
     EngineStatus, ImportCost, InstanceStatus, MemoryStatus, RefusedStatus, ZygoteStatus,
 };
+pub use zygote_tree::ZygoteTree;

@@ -18,13 +18,13 @@ use crate::call::{Call, CallError, Handler, Served};
 use crate::config::EngineConfig;
 use crate::fault;
 use crate::import_cache::ImportCache;
-use crate::import_cache::seed::ZygoteTree;
 use crate::journey::Journey;
 use crate::output::LogSink;
 use crate::package::PackageStore;
 use crate::scheduler::Scheduler;
 use crate::secrets::{NoSecrets, SecretStore};
 use crate::status::{EngineStatus, ImportCost, InstanceStatus, MemoryStatus};
+use crate::zygote_tree::ZygoteTree;
 use function::VersionId;
 
 /// What is told to stop, stops within this.

@@ -1,0 +1,316 @@
+//! What is known of distributions and their modules: numbers for their names, and what was said and measured of them.
+//!
+//! A *piece* is one module of one distribution: pandas 2.1's `pandas.core.frame` is another piece than pandas 2.2's.
+//! The book grows with what is deployed to a worker, within bounds, and forgets nothing while that lives.
+//!
+//! | what | who says it | who goes by it |
+//! | --- | --- | --- |
+//! | a module's import time | a zygote of it, within what its imports took as seen from outside | who locked all of that zygote; who has neither that nor a load of its own: the word of anybody |
+//! | a distribution imports another; looks something up; fails; leaves something behind | a zygote | who locked all of that zygote |
+//! | how often a module is used | each handler once | everybody, of handlers that were not seen yet |
+
+mod learning;
+
+use std::collections::{HashMap, HashSet};
+
+use crate::import_cache::model::lookups::found_as;
+use crate::import_cache::model::memory_model::Line;
+use crate::import_cache::model::provenance::{Trust, Witness, Witnesses, Words};
+use crate::import_cache::model::set::Set;
+use crate::package::Distribution;
+use crate::status::ImportCost;
+
+/// A declared module stands for all that it imports, until that was seen.
+const DECLARED_MS: f64 = 20.0;
+
+/// Modules of one distribution that are told apart, at most: the largest known has some ten thousand.
+const MOST_PIECES: usize = 20_000;
+
+/// Modules of all distributions together that are told apart, at most.
+const MOST_PIECES_OF_ALL: usize = 500_000;
+
+/// Zygotes whose weights are remembered, at most.
+const MOST_WEIGHTS: usize = 1024;
+
+/// Bytes of a module's name, at most.
+const NAME_BYTES: usize = 255;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Book {
+    distributions: Vec<Entry>,
+    numbers: HashMap<Distribution, u32>,
+    pieces: Vec<Piece>,
+    places: HashMap<(u32, String), u32>,
+    witnesses: Witnesses,
+    weighed: Line,
+    /// What zygotes weighed when one of them was last made, by what they see and are asked to import.
+    weights: HashMap<(Set, Set), Weight>,
+    /// Whose weight is in the line.
+    weighing: HashSet<Witness>,
+    /// How often anything of any piece has changed.
+    changes: u64,
+}
+
+/// What a zygote weighed.
+#[derive(Clone, Debug)]
+struct Weight {
+    /// What the one that it was derived from had imported.
+    had: Set,
+    /// Bytes beyond that one.
+    bytes: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    distribution: Distribution,
+    pieces: Vec<u32>,
+    /// Which change was the last of its pieces'.
+    changed: u64,
+    /// Names of the distributions whose modules its modules were seen to import.
+    requires: Vec<(String, Words<()>)>,
+    /// As what others find it.
+    found_as: Set,
+    /// What its modules were seen to look up.
+    reads: HashMap<u32, Words<()>>,
+    /// Why nothing that imported it can be forked.
+    unforkable: Words<String>,
+    /// What a zygote that imported nothing else weighs beyond the one that it was derived from.
+    bytes: Words<u64>,
+}
+
+#[derive(Clone, Debug)]
+struct Piece {
+    distribution: u32,
+    module: String,
+    /// Its own import time in milliseconds, imports inside it apart, in zygotes.
+    measured: Words<f64>,
+    /// The same as its share of what the first handler took to load that was seen to import it.
+    shared: Option<f64>,
+    /// Handlers of which it is known whether they import it, and how many of those do.
+    told: u32,
+    used: u32,
+    /// Zygotes that could not import it.
+    failed: Words<()>,
+}
+
+impl Book {
+    /// The number of a distribution.
+    pub(crate) fn number(&mut self, distribution: &Distribution) -> u32 {
+        if let Some(number) = self.numbers.get(distribution) {
+            return *number;
+        }
+        let number = count(self.distributions.len());
+        self.numbers.insert(distribution.clone(), number);
+        self.distributions.push(Entry {
+            distribution: distribution.clone(),
+            pieces: Vec::new(),
+            changed: 0,
+            requires: Vec::new(),
+            found_as: found_as(distribution),
+            reads: HashMap::new(),
+            unforkable: Words::default(),
+            bytes: Words::default(),
+        });
+        number
+    }
+
+    /// The piece of that name among what `set` brings; none when nobody in it brings such a module, or there are too many.
+    pub(crate) fn piece(&mut self, set: &Set, module: &str) -> Option<u32> {
+        let distribution = self.owner(set, module)?;
+        let place = (distribution, module.to_owned());
+        if let Some(piece) = self.places.get(&place) {
+            return Some(*piece);
+        }
+        let there = self.distributions[distribution as usize].pieces.len();
+        let full = there >= MOST_PIECES || self.pieces.len() >= MOST_PIECES_OF_ALL;
+        if full || module.len() > NAME_BYTES {
+            return None;
+        }
+        let piece = count(self.pieces.len());
+        self.places.insert(place, piece);
+        let module = module.to_owned();
+        self.pieces.push(Piece {
+            distribution,
+            module,
+            measured: Words::default(),
+            shared: None,
+            told: 0,
+            used: 0,
+            failed: Words::default(),
+        });
+        self.distributions[distribution as usize].pieces.push(piece);
+        self.change(distribution);
+        Some(piece)
+    }
+
+    fn owner(&self, set: &Set, module: &str) -> Option<u32> {
+        let claims = set
+            .iter()
+            .filter_map(|number| Some((self.distribution(number).claim(module)?, number)));
+        claims.max_by_key(|(length, _)| *length).map(|(_, number)| number)
+    }
+
+    fn change(&mut self, distribution: u32) {
+        self.changes += 1;
+        self.distributions[distribution as usize].changed = self.changes;
+    }
+
+    /// How often anything has changed that is said of pieces.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Which of these changes was the last of that distribution's pieces.
+    pub(crate) fn changed(&self, number: u32) -> u64 {
+        self.distributions[number as usize].changed
+    }
+
+    /// All pieces that the distributions are known to have.
+    pub(crate) fn pieces_of<'a>(&'a self, set: &'a Set) -> impl Iterator<Item = u32> + 'a {
+        set.iter().flat_map(|number| self.distributions[number as usize].pieces.iter().copied())
+    }
+
+    /// The distributions that the pieces belong to.
+    pub(crate) fn owners(&self, pieces: &Set) -> Set {
+        pieces.iter().map(|piece| self.pieces[piece as usize].distribution).collect()
+    }
+
+    pub(crate) fn owner_of(&self, piece: u32) -> u32 {
+        self.pieces[piece as usize].distribution
+    }
+
+    pub(crate) fn distributions(&self, set: &Set) -> Vec<Distribution> {
+        set.iter().map(|number| self.distributions[number as usize].distribution.clone()).collect()
+    }
+
+    pub(crate) fn distribution(&self, number: u32) -> &Distribution {
+        &self.distributions[number as usize].distribution
+    }
+
+    pub(crate) fn module(&self, piece: u32) -> &str {
+        &self.pieces[piece as usize].module
+    }
+
+    /// The pieces' modules, in the order in which they were first seen: what is imported before what imports it.
+    pub(crate) fn modules(&self, pieces: &Set) -> Vec<String> {
+        pieces.iter().map(|piece| self.pieces[piece as usize].module.clone()).collect()
+    }
+
+    /// Whom those believe who locked `locked`.
+    pub(crate) fn trust(&self, locked: &Set) -> Trust {
+        self.witnesses.trust(locked)
+    }
+
+    /// Milliseconds that importing the piece takes by itself, as a zygote has told that is believed.
+    pub(crate) fn measured(&self, piece: u32, trust: &Trust) -> Option<f64> {
+        let mut words = self.pieces[piece as usize].measured.believed(trust);
+        words.next().map(|(_, milliseconds)| *milliseconds)
+    }
+
+    /// The same by the word of anybody, as long as there is no better one.
+    pub(crate) fn hearsay(&self, piece: u32) -> f64 {
+        let piece = &self.pieces[piece as usize];
+        piece.shared.or_else(|| piece.measured.any().copied()).unwrap_or(DECLARED_MS)
+    }
+
+    /// How likely a handler imports a piece of what it locked, as long as nobody saw whether it does.
+    pub(crate) fn chance(&self, piece: u32) -> f64 {
+        let piece = &self.pieces[piece as usize];
+        (f64::from(piece.used) + 0.5) / (f64::from(piece.told) + 1.0)
+    }
+
+    /// Distributions of which somebody said that they cannot be forked from, and why.
+    pub(crate) fn unforkable(&self) -> impl Iterator<Item = (&Distribution, &str)> {
+        let said = |entry: &'_ Entry| entry.unforkable.any().is_some();
+        let entries = self.distributions.iter().filter(move |entry| said(entry));
+        entries.filter_map(|entry| Some((&entry.distribution, &**entry.unforkable.any()?)))
+    }
+
+    /// What importing distributions was measured to cost, by the word of anybody; those of which nothing was measured are left
+    /// out.
+    pub(crate) fn costs(&self) -> impl Iterator<Item = (&Distribution, ImportCost)> {
+        self.distributions.iter().filter_map(|entry| {
+            let pieces = entry.pieces.iter().map(|piece| &self.pieces[*piece as usize]);
+            let said = pieces.filter_map(|piece| piece.measured.any().copied());
+            let milliseconds = said.reduce(|sum, own| sum + own);
+            let cost = ImportCost { milliseconds, bytes: entry.bytes.any().copied() };
+            (cost != ImportCost::default()).then_some((&entry.distribution, cost))
+        })
+    }
+
+    /// What a zygote whose own imports take that long can be expected to cost.
+    pub(crate) fn weigh(&self, milliseconds: f64) -> u64 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it is at least 1"
+        )]
+        let bytes = self.weighed.at(milliseconds).max(1.0) as u64;
+        bytes
+    }
+
+    /// What such a zygote weighed when it was last made, if it is to be derived from one that has imported `had`, and was
+    /// then from one that had all of that.
+    pub(crate) fn weight(&self, sees: &Set, asked: &Set, had: &Set) -> Option<u64> {
+        let weight = self.weights.get(&(sees.clone(), asked.clone()))?;
+        had.within(&weight.had).then_some(weight.bytes)
+    }
+
+    /// As what these distributions are found by who looks whether they are there.
+    pub(crate) fn found_as(&self, set: &Set) -> Set {
+        set.iter().flat_map(|number| self.distributions[number as usize].found_as.iter()).collect()
+    }
+
+    /// Whether one of these distributions was looked up.
+    pub(crate) fn finds(&self, set: &Set, reads: &Set) -> bool {
+        set.iter().any(|number| self.distributions[number as usize].found_as.meets(reads))
+    }
+
+    /// What a distribution looks up when it is imported, as those know who trust so.
+    pub(crate) fn reads<'a>(
+        &'a self,
+        distribution: u32,
+        trust: &'a Trust,
+    ) -> impl Iterator<Item = u32> + 'a {
+        let reads = self.distributions[distribution as usize].reads.iter();
+        reads.filter(|(_, said)| said.believed(trust).next().is_some()).map(|(read, _)| *read)
+    }
+
+    /// What can be imported by itself out of `pieces`, as those know who trust so: without what cannot be forked from or
+    /// looks up any of `variables`, and without what was seen to import another distribution of which none of the name is
+    /// among them.
+    pub(crate) fn closed(&self, pieces: &Set, trust: &Trust, variables: &Set) -> Set {
+        let believed = |words: &Words<()>| words.believed(trust).next().is_some();
+        let mut left = self.owners(pieces);
+        loop {
+            let names: Vec<&str> =
+                left.iter().map(|number| &*self.distribution(number).name).collect();
+            let stands = |number: u32| {
+                let entry = &self.distributions[number as usize];
+                entry.unforkable.believed(trust).next().is_none()
+                    && !self.reads(number, trust).any(|read| variables.contains(read))
+                    && entry
+                        .requires
+                        .iter()
+                        .all(|(name, said)| names.contains(&name.as_str()) || !believed(said))
+            };
+            let standing: Set = left.iter().filter(|number| stands(*number)).collect();
+            if standing.len() == left.len() {
+                let fails = |piece: u32| {
+                    let mut said = self.pieces[piece as usize].failed.believed(trust);
+                    said.any(|(witness, ())| left.within(self.witnesses.set(witness)))
+                };
+                let stays = |piece: &u32| left.contains(self.owner_of(*piece)) && !fails(*piece);
+                return pieces.iter().filter(stays).collect();
+            }
+            left = standing;
+        }
+    }
+}
+
+fn count(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

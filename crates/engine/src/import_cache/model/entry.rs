@@ -1,0 +1,106 @@
+//! The zygotes that are there, as plain data for the policies.
+
+use crate::import_cache::model::set::Set;
+
+/// One zygote that can be forked.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Entry {
+    /// Which of several trees it stands in: one for each Python and network class.
+    pub(crate) realm: usize,
+    /// The zygote that it was derived from, by its place, if that is still there.
+    pub(crate) parent: Option<usize>,
+    /// The distributions that it can import from.
+    pub(crate) sees: Set,
+    /// The pieces that it was asked to import.
+    pub(crate) asked: Set,
+    /// The pieces that it has imported.
+    pub(crate) modules: Set,
+    /// What its imports have looked up that another may have: see [`crate::import_cache::model::lookups`].
+    pub(crate) reads: Set,
+    /// Whether zygotes may be derived from it.
+    pub(crate) bears: bool,
+    /// Bytes that it costs by itself.
+    pub(crate) bytes: u64,
+    /// When it was last forked from; greater is later, and no two are equal.
+    pub(crate) used: u64,
+}
+
+impl Entry {
+    /// It has imported nothing, and all others of its realm come from it.
+    pub(crate) fn root(&self) -> bool {
+        self.sees.is_empty()
+    }
+
+    /// The trust rule: whoever locked `locked` in `realm` may be forked from it, since it holds nothing else.
+    pub(crate) fn serves(&self, realm: usize, locked: &Set) -> bool {
+        self.realm == realm && self.sees.within(locked)
+    }
+}
+
+/// Bytes that giving up the zygote at `at` gives back: what it imported stays with those derived from it.
+pub(crate) fn marginal(entries: &[Entry], at: usize) -> u64 {
+    let children = entries.iter().filter(|entry| entry.parent == Some(at)).count();
+    entries[at].bytes / (1 + children as u64)
+}
+
+/// The root that was used last, of all realms: there is one for each tenant that ever called, and the others are made again
+/// when they are needed.
+pub(crate) fn is_last_root(entries: &[Entry], at: usize) -> bool {
+    let roots = entries.iter().filter(|entry| entry.root());
+    entries[at].root() && roots.map(|entry| entry.used).max() == Some(entries[at].used)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Trees of one realm as they can be: a root first unless it was lost, each zygote seeing all that its parent sees,
+    /// and having imported what it sees (a piece for each distribution, of the same number).
+    pub(crate) fn trees() -> impl Strategy<Value = Vec<Entry>> {
+        let node =
+            (any::<prop::sample::Index>(), prop::collection::btree_set(0u32..8, 0..4), 0u64..100);
+        (any::<bool>(), prop::collection::vec(node, 0..10)).prop_map(|(rooted, nodes)| {
+            let mut entries: Vec<Entry> = Vec::new();
+            if rooted {
+                entries.push(entry(None, Set::default(), 10, 0));
+            }
+            for (above, adds, bytes) in nodes {
+                let parent = (!entries.is_empty()).then(|| above.index(entries.len()));
+                let inherited = parent.map_or_else(Set::default, |at| entries[at].sees.clone());
+                let sees = inherited.or(&adds.into_iter().collect());
+                let used = (entries.len() as u64 * 7) % 13;
+                entries.push(entry(parent, sees, bytes, used));
+            }
+            entries
+        })
+    }
+
+    pub(crate) fn entry(parent: Option<usize>, sees: Set, bytes: u64, used: u64) -> Entry {
+        let (asked, modules, reads) = (sees.clone(), sees.clone(), Set::default());
+        Entry { realm: 0, parent, asked, modules, sees, reads, bears: true, bytes, used }
+    }
+
+    pub(crate) fn set(members: &[u32]) -> Set {
+        members.iter().copied().collect()
+    }
+
+    #[test]
+    fn of_all_realms_roots_the_one_that_was_used_last_is_the_last() {
+        let own = entry(None, set(&[]), 10, 3);
+        let others = Entry { realm: 1, ..entry(None, set(&[]), 10, 5) };
+        let tree = [own, others, entry(Some(0), set(&[1]), 10, 7)];
+        assert_eq!([0, 1, 2].map(|at| is_last_root(&tree, at)), [false, true, false]);
+    }
+
+    #[test]
+    fn a_zygote_with_children_gives_back_only_a_part_of_its_memory() {
+        let tree = [
+            entry(None, set(&[]), 10, 0),
+            entry(Some(0), set(&[1]), 60, 1),
+            entry(Some(1), set(&[1, 2]), 20, 2),
+        ];
+        assert_eq!([0, 1, 2].map(|at| marginal(&tree, at)), [5, 30, 20]);
+    }
+}

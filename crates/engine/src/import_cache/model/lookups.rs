@@ -1,0 +1,194 @@
+//! What imports look up, and what handlers have of it: environment variables, and packages that may be there or not.
+//!
+//! A package that looks a variable up while it is imported has seen what that was in its zygote, where no function has
+//! set it; one that looks whether another package is there has seen those of its zygote, which has no more than some that
+//! the function locked, and remembers that it is not. Which zygotes there are just then must not decide what a function's
+//! own value, or package, comes to: it is forked from none that has looked up what it has.
+//!
+//! A variable is told by its name; what no variable's name can be stands for the others: `=import lxml`,
+//! `=distribution lxml`, and `=*` for all distributions.
+
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
+use sandbox::Imports;
+
+use crate::call::Handler;
+use crate::import_cache::model::set::Set;
+use crate::package::Distribution;
+
+/// What the guest sets for each handler by what that is. The others that it sets are the same for all of them.
+const OF_EACH: [&str; 4] = [
+    "AWS_LAMBDA_FUNCTION_NAME",
+    "AWS_LAMBDA_FUNCTION_VERSION",
+    "AWS_LAMBDA_FUNCTION_MEMORY_SIZE",
+    "_HANDLER",
+];
+
+/// Longest beginning of a name that is told apart.
+const PREFIX_BYTES: usize = 64;
+
+/// Who sets more variables than this is concerned by whatever is looked up, and what has looked up more concerns everybody
+/// who sets anything.
+const TOLD_APART: usize = 64;
+const MOST_READ: usize = 4096;
+
+/// Among what a handler sets: it may set any others, too.
+const UNKNOWN: &str = "*";
+
+/// All there are, and any of them.
+const ALL: &str = "*";
+const ANY: &str = "";
+
+/// All distributions: another one would have been seen.
+const EACH: &str = "=*";
+
+/// A variable by the hash of its name, so that no name need be remembered. Two of one hash are taken for one: a zygote
+/// that would have served does not.
+fn number(name: &str) -> u32 {
+    let hash = BuildHasherDefault::<DefaultHasher>::new().hash_one(name);
+    #[expect(clippy::cast_possible_truncation, reason = "it is a hash")]
+    let short = hash as u32;
+    short
+}
+
+/// What a variable may be looked up as: `A_B`, and, from that length on, `*`, `A*`, `A_*`, `A_B*`.
+fn names_of(variable: &str, shortest: usize) -> impl Iterator<Item = u32> + '_ {
+    let ends = shortest..=variable.len().min(PREFIX_BYTES);
+    let ends = ends.filter(|end| variable.is_char_boundary(*end));
+    ends.map(|end| number(&format!("{}*", &variable[..end]))).chain([number(variable)])
+}
+
+/// Those whose values are the handler's own, and the modules that it brings itself. `secrets` are the names of its secrets.
+pub(crate) fn set_by(handler: &Handler, secrets: &[String]) -> Set {
+    let modules = handler.own.iter().map(|module| number(&format!("=import {module}")));
+    let own = || handler.environment.keys().chain(&*handler.sets).chain(secrets);
+    let unknown = handler.sets.iter().any(|name| name == UNKNOWN);
+    if unknown || own().count() > TOLD_APART {
+        return modules.chain([number(ANY)]).collect();
+    }
+    // Whoever takes all of them has not asked for these.
+    let of_each = OF_EACH.iter().flat_map(|name| names_of(name, 1));
+    own().flat_map(|name| names_of(name, 0)).chain(of_each).chain(modules).collect()
+}
+
+/// As what a distribution is found: by its name, and by its modules and the namespaces that they are in.
+pub(crate) fn found_as(distribution: &Distribution) -> Set {
+    let modules = distribution.modules.iter().flat_map(|module| {
+        let dots = module.match_indices('.').map(|(dot, _)| dot);
+        dots.chain([module.len()]).map(|end| number(&format!("=import {}", &module[..end])))
+    });
+    modules.chain([number(&format!("=distribution {}", distribution.name))]).collect()
+}
+
+/// Whether all distributions were looked up: what came of that is of use to those only who have the same.
+pub(crate) fn went_through_all(reads: &Set) -> bool {
+    reads.contains(number(EACH))
+}
+
+/// Those that were looked up; `A_*`: all variables that begin with `A_`.
+pub(crate) fn looked_up(names: &[String]) -> impl Iterator<Item = u32> + '_ {
+    let told_apart = |name: &str| name.len() <= PREFIX_BYTES || !name.ends_with('*');
+    let numbers = names.iter().map(move |name| number(if told_apart(name) { name } else { ALL }));
+    numbers.chain(names.iter().find(|name| !name.starts_with('=')).map(|_| number(ANY)))
+}
+
+/// All that were looked up while a zygote imported.
+pub(crate) fn all_looked_up(imports: &Imports) -> Set {
+    let of_files = imports.files.iter().flat_map(|file| looked_up(&file.variables));
+    let of_others = imports.variables.iter().flat_map(|(_, names)| looked_up(names));
+    bounded(of_files.chain(of_others).collect())
+}
+
+/// The set, or all there are.
+pub(crate) fn bounded(reads: Set) -> Set {
+    if reads.len() <= MOST_READ {
+        reads
+    } else {
+        [ALL, ANY, EACH].map(number).into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::call::tests::handler;
+
+    fn reads(names: &[&str]) -> Set {
+        let variables = names.iter().map(|name| (*name).to_owned()).collect();
+        let variables = vec![("a".to_owned(), variables)];
+        all_looked_up(&Imports { variables, ..Imports::default() })
+    }
+
+    #[test]
+    fn a_distribution_is_found_by_its_name_its_modules_and_their_namespaces() {
+        let distribution = Distribution {
+            name: "google-auth".to_owned(),
+            version: "1".to_owned(),
+            wheel: "w".to_owned(),
+            modules: vec!["google.auth".to_owned(), "google.oauth2".to_owned()],
+        };
+        let found = found_as(&distribution);
+        for name in ["=import google", "=import google.auth", "=distribution google-auth"] {
+            assert!(found.meets(&reads(&[name])), "{name}");
+        }
+        for name in
+            ["=import google.iam", "=import auth", "=distribution google", "google.auth", "=*", "*"]
+        {
+            assert!(!found.meets(&reads(&[name])), "{name}");
+        }
+        assert!(
+            went_through_all(&reads(&["=*"])) && !went_through_all(&reads(&["*", "=import *"]))
+        );
+        let many: Vec<String> = (0..5000).map(|n| format!("=import m{n}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert!(went_through_all(&reads(&many)));
+    }
+
+    #[test]
+    fn who_only_looks_for_packages_has_looked_up_no_variable() {
+        let mut handler = handler();
+        handler.environment.extend((0..300).map(|n| (format!("V{n}"), String::new())));
+        assert!(!set_by(&handler, &[]).meets(&reads(&["=import lxml", "=*"])));
+        assert!(set_by(&handler, &[]).meets(&reads(&["=import lxml", "MODE"])));
+    }
+
+    #[test]
+    fn what_a_handler_sets_its_secrets_and_its_own_name_are_its_own() {
+        let mut handler = handler();
+        let minds = |handler: &Handler, secrets: &[String], names: &[&str]| {
+            set_by(handler, secrets).meets(&reads(names))
+        };
+        assert!(!minds(&handler, &[], &["MODE", "*", "PATH"]));
+        assert!(minds(&handler, &[], &["AWS_LAMBDA_FUNCTION_NAME"]));
+        assert!(minds(&handler, &[], &["AWS_LAMBDA_*"]));
+        let secret = ["KEY".to_owned()];
+        assert!(minds(&handler, &secret, &["KEY"]) && !minds(&handler, &secret, &["MODE"]));
+        assert!(minds(&handler, &secret, &["*"]));
+        handler.environment.insert("MODE".to_owned(), "fast".to_owned());
+        assert!(minds(&handler, &[], &["A", "MODE", "Z"]) && !minds(&handler, &[], &["KEY"]));
+        for begins in ["*", "M*", "MODE*"] {
+            assert!(minds(&handler, &[], &[begins]), "{begins}");
+        }
+        assert!(!minds(&handler, &[], &["MODE_*", "O*"]));
+        handler.sets = [String::from("MPLBACKEND")].into();
+        assert!(minds(&handler, &[], &["MPLBACKEND"]) && minds(&handler, &[], &["MPL*"]));
+        handler.sets.push("*".to_owned());
+        assert!(minds(&handler, &[], &["Z"]) && !minds(&handler, &[], &["=import lxml", "=*"]));
+        handler.sets.clear();
+        handler.environment.insert("x".repeat(100), String::new());
+        assert!(minds(&handler, &[], &[&format!("{}*", "x".repeat(99))]));
+        assert!(minds(&handler, &[], &[&format!("{}*", "x".repeat(64))]));
+        assert!(!minds(&handler, &[], &["Z"]));
+        handler.environment.extend((0..300).map(|n| (format!("V{n}"), String::new())));
+        assert!(minds(&handler, &[], &["Z"]) && !minds(&handler, &[], &[]));
+        let many: Vec<String> = (0..5000).map(|n| format!("W{n}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert!(minds(&handler, &[], &many));
+        handler.environment = BTreeMap::new();
+        assert!(!minds(&handler, &[], &many), "who sets nothing shares all the same");
+        handler.environment.insert("PATH".to_owned(), "/opt".to_owned());
+        assert!(minds(&handler, &[], &["PATH"]));
+    }
+}

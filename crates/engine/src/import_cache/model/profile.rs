@@ -1,0 +1,463 @@
+//! What is known of a handler's imports.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::call::Handler;
+use crate::import_cache::model::catalog::Book;
+use crate::import_cache::model::entry::Entry;
+use crate::import_cache::model::lookups::{set_by, went_through_all};
+use crate::import_cache::model::provenance::Trust;
+use crate::import_cache::model::set::Set;
+use crate::import_cache::model::spending::Debt;
+use crate::import_cache::work::observe::ImportTime;
+
+/// Loads that are observed in any case; later ones only when they come from another zygote than the last.
+const OBSERVED_LOADS: u32 = 2;
+
+/// A zygote of a given tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seed {
+    pub(crate) sees: Set,
+    pub(crate) modules: Set,
+    /// The one above it, by its place.
+    pub(crate) above: Option<usize>,
+}
+
+/// One handler version, as the policies see it.
+#[derive(Clone, Debug)]
+pub(crate) struct Profile {
+    pub(crate) realm: usize,
+    /// The distributions that it locked.
+    pub(crate) locked: Set,
+    /// The environment variables whose values are its own.
+    variables: Set,
+    /// As what its distributions are found.
+    found_as: Set,
+    /// Of its distributions, the first has code in the place of the second's.
+    clashes: Vec<(u32, u32)>,
+    /// The names of its secrets, which are among them.
+    pub(crate) secrets: Vec<String>,
+    /// The pieces that it says it imports.
+    pub(crate) declared: Set,
+    /// All outermost pieces of what it locked; those declared where only the lock's directory is known.
+    pub(crate) outermost: Set,
+    /// The zygotes of a given tree that may serve it, ancestors first.
+    pub(crate) seeds: Vec<Seed>,
+    /// The pieces that it was seen to import.
+    used: Set,
+    /// The pieces that every zygote it came from had brought along: nobody knows whether it would have imported them.
+    /// None before it was observed.
+    brought: Option<Set>,
+    /// By piece, its share of what the handler took to load, where no zygote told that it believes.
+    shares: HashMap<u32, f64>,
+    observed: u32,
+    last_from: Option<u64>,
+    /// The longest in milliseconds that it was seen to take to import, what its zygote may have spared it included.
+    proven: f64,
+    /// For what was made with its deploy.
+    pub(crate) debt: Debt,
+    weight: f64,
+    counted: u64,
+    last: Option<Instant>,
+    /// Pieces and the milliseconds that having them imported is expected to save it, by piece.
+    pub(crate) needs: Vec<(u32, f64)>,
+    /// Milliseconds of its imports that no zygote can spare it: they look up what it sets.
+    pub(crate) alone: f64,
+    /// What the book said when they were worked out: the number of its changes.
+    read: u64,
+}
+
+impl Profile {
+    pub(crate) fn new(realm: usize, locked: Set, declared: Set, book: &Book) -> Self {
+        let mut profile = Self {
+            realm,
+            found_as: book.found_as(&locked),
+            locked,
+            variables: Set::default(),
+            clashes: Vec::new(),
+            secrets: Vec::new(),
+            outermost: declared.clone(),
+            declared,
+            seeds: Vec::new(),
+            used: Set::default(),
+            brought: None,
+            shares: HashMap::new(),
+            observed: 0,
+            last_from: None,
+            proven: 0.0,
+            debt: Debt::default(),
+            weight: 0.0,
+            counted: 0,
+            last: None,
+            needs: Vec::new(),
+            alone: 0.0,
+            read: 0,
+        };
+        profile.expect(book);
+        profile
+    }
+
+    /// Notes what the handler sets, and the names of the secrets that it has now.
+    pub(crate) fn sets(&mut self, handler: &Handler, secrets: Vec<String>, book: &Book) {
+        self.variables = set_by(handler, &secrets);
+        self.secrets = secrets;
+        self.expect(book);
+    }
+
+    /// The trust rule, and what the handler is owed: it may be forked from what holds nothing else than it locked, and has
+    /// looked up nothing that is the handler's own.
+    pub(crate) fn may_use(&self, entry: &Entry) -> bool {
+        entry.serves(self.realm, &self.locked) && !self.minds(&entry.sees, &entry.reads)
+    }
+
+    /// Whether anything that a zygote of `sees` looks up is the handler's own: a variable that it sets, a module that it brings, a
+    /// distribution that the zygote does not see. Or whether code of what it sees is another's to the handler.
+    pub(crate) fn minds(&self, sees: &Set, reads: &Set) -> bool {
+        self.variables.meets(reads)
+            || self.found_as.meets(reads)
+            || (went_through_all(reads) && *sees != self.locked)
+            || self
+                .clashes
+                .iter()
+                .any(|(kept, hidden)| sees.contains(*hidden) && !sees.contains(*kept))
+    }
+
+    /// Notes which of the handler's distributions hide others of them.
+    pub(crate) fn clash(&mut self, handler: &Handler, book: &Book) {
+        let number = |name: &String| {
+            self.locked.iter().find(|number| book.distribution(*number).name == *name)
+        };
+        let clashes = handler.clashes.iter();
+        self.clashes =
+            clashes.filter_map(|(kept, hidden)| Some((number(kept)?, number(hidden)?))).collect();
+    }
+
+    /// Counts a start at `now`, itself counted in starts; `half_life` is how many make an old one count half.
+    pub(crate) fn start(&mut self, now: u64, half_life: f64, at: Instant) {
+        self.weight = self.weight(now, half_life) + 1.0;
+        self.counted = now;
+        self.last = Some(at);
+    }
+
+    /// Whether it was started within that time.
+    pub(crate) fn started_within(&self, time: Duration) -> bool {
+        self.last.is_some_and(|last| last.elapsed() <= time)
+    }
+
+    /// Whether it has told what it imports.
+    pub(crate) fn seen(&self) -> bool {
+        self.observed > 0
+    }
+
+    pub(crate) fn started(&self) -> bool {
+        self.counted > 0
+    }
+
+    /// Starts of late: older ones count less.
+    pub(crate) fn weight(&self, now: u64, half_life: f64) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "a count of starts")]
+        let age = now.saturating_sub(self.counted) as f64;
+        self.weight * (-age / half_life).exp2()
+    }
+
+    /// Whether a load from that zygote tells something new.
+    pub(crate) fn curious(&self, zygote: u64) -> bool {
+        self.observed < OBSERVED_LOADS || self.last_from != Some(zygote)
+    }
+
+    /// It imported `new` when it came from a zygote that had imported `had`, and took as long as `took` says in all.
+    pub(crate) fn learn(
+        &mut self,
+        zygote: u64,
+        had: &Set,
+        new: &Set,
+        took: ImportTime,
+        book: &mut Book,
+    ) {
+        let trust = book.trust(&self.locked);
+        // What else a call does, nobody knows: no module has a share of that.
+        let (load, most) = match took {
+            ImportTime::Load(milliseconds) => (milliseconds, milliseconds),
+            ImportTime::Call(milliseconds) => (0.0, milliseconds),
+        };
+        book.share(new, load, &trust, &mut self.shares);
+        self.used = self.used.or(new);
+        let brought = self.brought.as_ref().map_or_else(|| had.clone(), |before| before.and(had));
+        let brought = brought.without(&self.used);
+        if self.observed == 0 {
+            let told: Vec<u32> =
+                book.pieces_of(&self.locked).filter(|piece| !brought.contains(*piece)).collect();
+            told.iter().for_each(|piece| book.tell(*piece, new.contains(*piece)));
+        }
+        self.brought = Some(brought);
+        self.observed = self.observed.saturating_add(1);
+        self.last_from = Some(zygote);
+        self.expect(book);
+        // Of what it came with it has claimed nothing.
+        let spared = self.brought.as_ref().map_or(0.0, |brought| self.saved(brought));
+        self.proven = self.proven.max(most + spared);
+    }
+
+    /// Works out what having a piece imported saves, from what is known now.
+    pub(crate) fn expect(&mut self, book: &Book) {
+        let worked_out = self.work_out(book);
+        self.take(worked_out);
+    }
+
+    fn take(&mut self, worked_out: Needs) {
+        let Needs { needs, alone, read } = worked_out;
+        (self.needs, self.alone, self.read) = (needs, alone, read);
+    }
+
+    /// The same, to be adopted.
+    pub(crate) fn work_out(&self, book: &Book) -> Needs {
+        let belief = self.belief(book);
+        let sure = |piece: u32| (piece, belief.cost(piece));
+        let likely = |piece: u32| (piece, belief.cost(piece) * book.chance(piece));
+        let mut needs: Vec<(u32, f64)> = match &self.brought {
+            Some(brought) => self.used.iter().map(sure).chain(brought.iter().map(likely)).collect(),
+            None => {
+                let others = book.pieces_of(&self.locked);
+                let others = others.filter(|piece| !self.declared.contains(*piece)).map(likely);
+                self.declared.iter().map(sure).chain(others).collect()
+            }
+        };
+        needs.sort_by_key(|(piece, _)| *piece);
+        let minded: Set = self.locked.iter().filter(|of| belief.minds(*of)).collect();
+        let (alone, needs): (Vec<_>, _) =
+            needs.into_iter().partition(|(piece, _)| minded.contains(book.owner_of(*piece)));
+        let alone = alone.into_iter().map(|(_, cost)| cost).sum();
+        Needs { needs, alone, read: book.changes() }
+    }
+
+    /// Takes over what was worked out for it, unless it has worked out something itself since.
+    pub(crate) fn adopt(&mut self, worked_out: Needs) {
+        if worked_out.read > self.read {
+            self.take(worked_out);
+        }
+    }
+
+    /// Whether the book says something else now of what it locked.
+    pub(crate) fn is_stale(&self, book: &Book) -> bool {
+        self.locked.iter().any(|number| book.changed(number) > self.read)
+    }
+
+    /// What the book says to this handler.
+    pub(crate) fn belief<'a>(&'a self, book: &'a Book) -> Belief<'a> {
+        let (shares, variables) = (Some(&self.shares), self.variables.clone());
+        Belief { shares, variables, ..Belief::of(book, &self.locked) }
+    }
+
+    /// All that it imports, as far as is known: what a zygote of its own imports.
+    pub(crate) fn wanted(&self, book: &Book) -> Set {
+        let Some(brought) = &self.brought else { return self.declared.clone() };
+        let likely = brought.iter().filter(|piece| book.chance(*piece) >= 0.5);
+        self.used.iter().chain(likely).collect()
+    }
+
+    /// Milliseconds that all its imports are expected to take that a zygote may spare it.
+    pub(crate) fn needed(&self) -> f64 {
+        self.needs.iter().map(|(_, cost)| cost).sum()
+    }
+
+    /// The same as far as it was measured: no more than it was seen to take, whatever it says that it imported.
+    pub(crate) fn measured(&self) -> f64 {
+        self.needed().min(self.proven)
+    }
+
+    /// Milliseconds that it is expected to be spared when `modules` are imported already.
+    pub(crate) fn saved(&self, modules: &Set) -> f64 {
+        let saved = self.needs.iter().filter(|(piece, _)| modules.contains(*piece));
+        saved.map(|(_, cost)| cost).sum()
+    }
+}
+
+/// What a handler needs, worked out by what the book said after so many changes.
+#[derive(Debug)]
+pub(crate) struct Needs {
+    needs: Vec<(u32, f64)>,
+    alone: f64,
+    read: u64,
+}
+
+/// The book as one reads it who has a certain lock.
+#[derive(Debug)]
+pub(crate) struct Belief<'a> {
+    book: &'a Book,
+    locked: Set,
+    trust: Trust,
+    /// Those that he sets.
+    variables: Set,
+    shares: Option<&'a HashMap<u32, f64>>,
+}
+
+impl<'a> Belief<'a> {
+    /// Of nobody in particular who locked `locked`.
+    pub(crate) fn of(book: &'a Book, locked: &Set) -> Self {
+        let (trust, variables) = (book.trust(locked), Set::default());
+        Self { book, locked: locked.clone(), trust, variables, shares: None }
+    }
+
+    /// Whether he who reads it so may use a zygote that sees `sees`.
+    pub(crate) fn may_use(&self, sees: &Set) -> bool {
+        sees.within(&self.locked)
+    }
+
+    /// Milliseconds that importing the piece takes by itself: as a zygote told that is believed, else as the handler's own
+    /// load did, else as anybody says.
+    pub(crate) fn cost(&self, piece: u32) -> f64 {
+        let own = || self.shares.and_then(|shares| shares.get(&piece).copied());
+        let known = self.book.measured(piece, &self.trust).or_else(own);
+        known.unwrap_or_else(|| self.book.hearsay(piece))
+    }
+
+    /// What can be imported by itself out of `pieces`, and looks up nothing that he sets: see [`Book::closed`].
+    pub(crate) fn closed(&self, pieces: &Set) -> Set {
+        self.book.closed(pieces, &self.trust, &self.variables)
+    }
+
+    /// What a zygote of these distributions looks up and does not find: none of themselves.
+    pub(crate) fn reads(&self, distributions: &Set) -> Set {
+        let all: Set =
+            distributions.iter().flat_map(|of| self.book.reads(of, &self.trust)).collect();
+        all.without(&self.book.found_as(distributions))
+    }
+
+    /// Whether one that sees more may be derived from a zygote that sees `sees` and has looked these up: what it would see
+    /// in addition was not missed.
+    pub(crate) fn bears(&self, sees: &Set, reads: &Set, more: &Set) -> bool {
+        !self.book.finds(more, reads) && (sees == more || !went_through_all(reads))
+    }
+
+    /// Whether a distribution looks up a variable that he sets.
+    fn minds(&self, distribution: u32) -> bool {
+        self.book.reads(distribution, &self.trust).any(|read| self.variables.contains(read))
+    }
+
+    /// What a zygote whose own imports take that long can be expected to cost.
+    pub(crate) fn weigh(&self, milliseconds: f64) -> u64 {
+        self.book.weigh(milliseconds)
+    }
+
+    /// What such a zygote weighed: see [`Book::weight`].
+    pub(crate) fn weight(&self, sees: &Set, asked: &Set, had: &Set) -> Option<u64> {
+        self.book.weight(sees, asked, had)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sandbox::{Imports, LoadedFile};
+
+    use super::*;
+    use crate::import_cache::model::catalog::tests::simple;
+
+    fn world() -> (Book, Set, Set) {
+        let book = simple(3);
+        let locked: Set = (0..3).collect();
+        (book, locked.clone(), locked)
+    }
+
+    fn only(pieces: &Set, places: &[usize]) -> Set {
+        let all: Vec<u32> = pieces.iter().collect();
+        places.iter().map(|place| all[*place]).collect()
+    }
+
+    #[test]
+    fn what_a_zygote_brought_along_is_only_presumed_until_a_load_without_it() {
+        let (mut book, locked, pieces) = world();
+        let mut profile = Profile::new(0, locked, Set::default(), &book);
+        let (ab, a, c) = (only(&pieces, &[0, 1]), only(&pieces, &[0]), only(&pieces, &[2]));
+        profile.learn(1, &ab, &c, ImportTime::Load(6.0), &mut book);
+        assert!(c.within(&profile.wanted(&book)));
+        assert!(profile.saved(&a) > 0.0, "it may need what it was given");
+        profile.learn(
+            2,
+            &Set::default(),
+            &only(&pieces, &[1, 2]),
+            ImportTime::Load(12.0),
+            &mut book,
+        );
+        assert_eq!(profile.saved(&a), 0.0, "without it, it did not ask for it");
+        assert_eq!(profile.wanted(&book), only(&pieces, &[1, 2]));
+        assert_eq!(profile.saved(&pieces), 12.0);
+    }
+
+    #[test]
+    fn what_was_worked_out_elsewhere_does_not_undo_what_a_handler_has_learnt_since() {
+        let (mut book, locked, pieces) = world();
+        let mut profile = Profile::new(0, locked.clone(), Set::default(), &book);
+        book.piece(&locked, "a.new");
+        let early = profile.work_out(&book);
+        profile.learn(0, &Set::default(), &pieces, ImportTime::Load(99.0), &mut book);
+        profile.adopt(early);
+        assert!((profile.saved(&pieces) - 99.0).abs() < 1e-9);
+        book.piece(&locked, "a.newer");
+        let late = profile.work_out(&book);
+        profile.adopt(late);
+        assert!(!profile.is_stale(&book));
+    }
+
+    #[test]
+    fn what_others_use_is_expected_of_a_handler_that_nobody_has_seen() {
+        let (mut book, locked, pieces) = world();
+        for _ in 0..9 {
+            let mut seen = Profile::new(0, locked.clone(), Set::default(), &book);
+            seen.learn(0, &Set::default(), &only(&pieces, &[0]), ImportTime::Load(5.0), &mut book);
+        }
+        let unseen = Profile::new(0, locked, Set::default(), &book);
+        assert!(unseen.saved(&only(&pieces, &[0])) > 4.0);
+        assert!(unseen.saved(&only(&pieces, &[1])) < 2.0);
+    }
+
+    #[test]
+    fn old_starts_count_half_after_a_half_life() {
+        let (book, locked, _) = world();
+        let mut profile = Profile::new(0, locked, Set::default(), &book);
+        profile.start(0, 10.0, Instant::now());
+        assert!((profile.weight(10, 10.0) - 0.5).abs() < 1e-9);
+        profile.start(10, 10.0, Instant::now());
+        assert!((profile.weight(10, 10.0) - 1.5).abs() < 1e-9);
+        assert!(profile.curious(1));
+    }
+
+    #[test]
+    fn once_it_was_loaded_a_handler_goes_by_its_own_load_and_not_by_strangers() {
+        let (mut book, locked, pieces) = world();
+        let mut liar = Profile::new(0, locked.clone(), Set::default(), &book);
+        liar.learn(0, &Set::default(), &pieces, ImportTime::Load(300_000.0), &mut book);
+        let mut honest = Profile::new(0, locked, Set::default(), &book);
+        honest.learn(0, &Set::default(), &pieces, ImportTime::Load(30.0), &mut book);
+        assert!((honest.saved(&pieces) - 30.0).abs() < 1e-9);
+        assert!((honest.belief(&book).cost(0) - 10.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_a_handler_claims_counts_for_no_more_than_it_was_seen_to_take() {
+        let (mut book, locked, pieces) = world();
+        let file =
+            LoadedFile { module: "a".to_owned(), milliseconds: 5000.0, ..LoadedFile::default() };
+        book.measure(&locked, &Imports { files: vec![file], ..Imports::default() });
+        let (none, a) = (Set::default(), only(&pieces, &[0]));
+        let seen = |book: &mut Book, took| {
+            let mut profile = Profile::new(0, locked.clone(), a.clone(), book);
+            assert_eq!(profile.measured(), 0.0, "nobody has seen it yet");
+            profile.learn(0, &none, &a, took, book);
+            profile
+        };
+        let mut liar = seen(&mut book, ImportTime::Load(1.0));
+        assert_eq!((liar.needed(), liar.measured()), (5000.0, 1.0));
+        // Nor when it comes from a zygote that has imported what it claimed.
+        liar.learn(1, &a, &none, ImportTime::Load(1.0), &mut book);
+        assert_eq!(liar.measured(), 1.0);
+        for honest in [ImportTime::Load(5000.0), ImportTime::Call(6000.0)] {
+            assert_eq!(seen(&mut book, honest).measured(), 5000.0);
+        }
+        let mut spared = Profile::new(0, locked.clone(), a.clone(), &book);
+        spared.learn(1, &a, &none, ImportTime::Load(0.0), &mut book);
+        assert!(spared.measured() > 1000.0, "a zygote had it imported: {}", spared.measured());
+    }
+}

@@ -1,0 +1,182 @@
+//! What each zygote is worth: the import milliseconds that it spares the calls of late, and those to come.
+//!
+//! Calls to come are in part of locks that were called before, and in part of new ones. What a zygote is worth to a new
+//! lock is guessed by leaving out: a lock that is known stands for a new one if only zygotes count that some other lock
+//! can use, too. So a zygote that holds just what one lock needs is worth nothing to strangers, and what many have in
+//! common is worth much, even while each of the many has a zygote of its own.
+
+use crate::import_cache::model::entry::Entry;
+use crate::import_cache::model::profile::{Belief, Profile};
+use crate::import_cache::model::set::Set;
+
+/// A handler, and how often it was started of late.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Demand<'a> {
+    pub(crate) profile: &'a Profile,
+    pub(crate) weight: f64,
+}
+
+/// For each demand the zygotes that may serve it, the one that spares it most first.
+#[derive(Debug)]
+pub(crate) struct Worth<'a> {
+    demands: &'a [Demand<'a>],
+    serving: Vec<Vec<(usize, f64)>>,
+    /// By place, whether a zygote serves more than one lock.
+    shared: Vec<bool>,
+    /// The part of starts that are of locks never seen before.
+    novelty: f64,
+}
+
+impl<'a> Worth<'a> {
+    pub(crate) fn new(entries: &[Entry], demands: &'a [Demand<'a>], novelty: f64) -> Self {
+        let serving = vec![Vec::new(); demands.len()];
+        let mut worth = Self { demands, serving, shared: Vec::new(), novelty };
+        entries.iter().for_each(|entry| worth.push(entry));
+        worth
+    }
+
+    /// Adds a zygote that is, or might be, behind the others.
+    pub(crate) fn push(&mut self, entry: &Entry) {
+        let at = self.shared.len();
+        for (serving, demand) in self.serving.iter_mut().zip(self.demands) {
+            let profile = demand.profile;
+            if profile.may_use(entry) {
+                let saved = profile.saved(&entry.modules);
+                let before = serving.partition_point(|(_, other)| *other >= saved);
+                serving.insert(before, (at, saved));
+            }
+        }
+        self.shared.push(self.is_shared(entry.realm, &entry.sees));
+    }
+
+    /// Takes the last one away again.
+    pub(crate) fn pop(&mut self) {
+        self.shared.pop();
+        let left = self.shared.len();
+        self.serving.iter_mut().for_each(|serving| serving.retain(|(at, _)| *at < left));
+    }
+
+    fn is_shared(&self, realm: usize, sees: &Set) -> bool {
+        let mut locks = self
+            .demands
+            .iter()
+            .map(|demand| demand.profile)
+            .filter(|profile| profile.realm == realm && sees.within(&profile.locked));
+        let first = locks.next();
+        first.is_some_and(|first| locks.any(|other| other.locked != first.locked))
+    }
+
+    /// Each demand, what it is spared, and the best zygote for it that it shares with another lock: where a stranger
+    /// like it would start.
+    pub(crate) fn best(&self) -> impl Iterator<Item = (&Demand<'a>, f64, Option<usize>)> {
+        self.demands.iter().zip(&self.serving).map(|(demand, serving)| {
+            let known = serving.first().map_or(0.0, |(_, saved)| *saved);
+            let shared = serving.iter().find(|(at, _)| self.shared[*at]);
+            let new = shared.map_or(0.0, |(_, saved)| *saved);
+            (demand, self.mix(known, new), shared.map(|(at, _)| *at))
+        })
+    }
+
+    /// What all demands are spared together.
+    pub(crate) fn total(&self, alive: &[bool]) -> f64 {
+        let spared = self.demands.iter().zip(&self.serving).map(|(demand, serving)| {
+            let mut living = serving.iter().filter(|(at, _)| alive[*at]);
+            let known = living.clone().next().map_or(0.0, |(_, saved)| *saved);
+            let new = living.find(|(at, _)| self.shared[*at]).map_or(0.0, |(_, saved)| *saved);
+            demand.weight * self.mix(known, new)
+        });
+        spared.sum()
+    }
+
+    /// By place, how much less all demands would be spared without that zygote alone.
+    pub(crate) fn missed(&self, alive: &[bool]) -> Vec<f64> {
+        let mut missed = vec![0.0; alive.len()];
+        for (demand, serving) in self.demands.iter().zip(&self.serving) {
+            let mut miss = |shared: bool, part: f64| {
+                let mut living =
+                    serving.iter().filter(|(at, _)| alive[*at] && (self.shared[*at] || !shared));
+                let Some((best, saved)) = living.next() else { return };
+                let next = living.next().map_or(0.0, |(_, saved)| *saved);
+                missed[*best] += demand.weight * part * (saved - next);
+            };
+            miss(false, 1.0 - self.novelty);
+            miss(true, self.novelty);
+        }
+        missed
+    }
+
+    /// How much more all demands would be spared with a zygote of `modules` in `realm`, which look up `reads` in vain.
+    pub(crate) fn gain(&self, realm: usize, sees: &Set, modules: &Set, reads: &Set) -> f64 {
+        let shared = self.is_shared(realm, sees);
+        let gains = self.demands.iter().zip(&self.serving).map(|(demand, serving)| {
+            let profile = demand.profile;
+            let other = profile.realm != realm || !sees.within(&profile.locked);
+            if other || profile.minds(sees, reads) {
+                return 0.0;
+            }
+            let saved = profile.saved(modules);
+            let more = |best: Option<&(usize, f64)>| {
+                (saved - best.map_or(0.0, |(_, saved)| *saved)).max(0.0)
+            };
+            let new = serving.iter().find(|(at, _)| self.shared[*at]);
+            let new = if shared { more(new) } else { 0.0 };
+            demand.weight * self.mix(more(serving.first()), new)
+        });
+        gains.sum()
+    }
+
+    fn mix(&self, known: f64, new: f64) -> f64 {
+        (1.0 - self.novelty) * known + self.novelty * new
+    }
+}
+
+/// Milliseconds of a processor that a zygote takes beside its imports: its directory, its cgroup and root, a fork and a look
+/// at it, spares and slots below it, and its end.
+pub(crate) const MAKING_MS: f64 = 20.0;
+
+/// Milliseconds of a processor and bytes that a zygote of `modules` is expected to cost beyond the best of those it can
+/// come from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Price {
+    pub(crate) milliseconds: f64,
+    pub(crate) bytes: u64,
+}
+
+/// From which entry a zygote would best be derived: of those that bear the one that has spent most on what it imports, and
+/// on nothing else, and has missed nothing that this one sees. What one loaded beyond what it was asked for comes with being asked for the same.
+pub(crate) fn ancestor(
+    entries: &[Entry],
+    realm: usize,
+    sees: &Set,
+    modules: &Set,
+    belief: &Belief<'_>,
+) -> Option<usize> {
+    let fitting = entries
+        .iter()
+        .enumerate()
+        .filter(|(_, entry)| entry.bears && entry.serves(realm, sees))
+        .filter(|(_, entry)| belief.bears(&entry.sees, &entry.reads, sees))
+        .filter(|(_, entry)| entry.modules.within(modules) || entry.asked.within(modules));
+    let spent = fitting.map(|(at, entry)| {
+        let spent: f64 = entry.modules.iter().map(|piece| belief.cost(piece)).sum();
+        (spent, entry.used, at)
+    });
+    let most = spent.max_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
+    most.map(|(_, _, at)| at)
+}
+
+pub(crate) fn price(
+    entries: &[Entry],
+    realm: usize,
+    sees: &Set,
+    modules: &Set,
+    belief: &Belief<'_>,
+) -> Price {
+    let (nothing, from) = (Set::default(), ancestor(entries, realm, sees, modules, belief));
+    let had = from.map_or(&nothing, |at| &entries[at].modules);
+    let new = modules.iter().filter(|piece| !had.contains(*piece));
+    let milliseconds: f64 = new.map(|piece| belief.cost(piece)).sum();
+    let weighed = belief.weight(sees, modules, had);
+    let bytes = weighed.unwrap_or_else(|| belief.weigh(milliseconds));
+    Price { milliseconds: MAKING_MS + milliseconds, bytes }
+}

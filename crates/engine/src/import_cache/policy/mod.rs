@@ -1,0 +1,7 @@
+//! Decisions, as pure functions over the model: no lock, no clock, no I/O.
+
+pub(crate) mod benefit;
+pub(crate) mod candidates;
+pub(crate) mod evict;
+pub(crate) mod plan;
+pub(crate) mod select;

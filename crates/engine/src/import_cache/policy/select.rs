@@ -1,0 +1,199 @@
+//! Where a call's instance is made from, as plain functions.
+//!
+//! None can miss: a root zygote has imported nothing, so every handler may be forked from it; and where no zygote can be
+//! had at all, a fresh interpreter serves.
+
+use sandbox::Imports;
+
+use crate::import_cache::model::entry::Entry;
+use crate::import_cache::model::profile::Profile;
+
+/// How it stands with one zygote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// There is none.
+    Absent,
+    /// It is being made.
+    Making,
+    /// It can be forked.
+    Ready,
+    /// It cannot be made, or cannot be forked safely; not now, or never.
+    Refused,
+}
+
+/// Milliseconds that a fork takes longer for each module that its zygote has imported: 1.6 ms from a bare
+/// interpreter to numpy and pandas, some 900 of them (page tables are copied).
+const FORK_MS_PER_MODULE: f64 = 0.002;
+
+/// SOCK §4.3: of those that import nothing which was not asked for, the one with the most matching packages; ties are
+/// broken by `luck`.
+pub(crate) fn sock(entries: &[Entry], profile: &Profile, luck: u64) -> Option<usize> {
+    let serving = || (0..entries.len()).filter(|at| profile.may_use(&entries[*at]));
+    let most = serving().map(|at| entries[at].sees.len()).max()?;
+    let ties: Vec<usize> = serving().filter(|at| entries[*at].sees.len() == most).collect();
+    let luck = usize::try_from(luck % ties.len() as u64).ok()?;
+    ties.get(luck).copied()
+}
+
+/// The one that spares the handler most: import time that is saved, less what forking a larger process takes longer.
+pub(crate) fn utility(entries: &[Entry], profile: &Profile) -> Option<usize> {
+    let serving = entries.iter().enumerate().filter(|(_, entry)| profile.may_use(entry));
+    let scored = serving.map(|(at, entry)| {
+        #[expect(clippy::cast_precision_loss, reason = "a count of modules")]
+        let copied = entry.modules.len() as f64 * FORK_MS_PER_MODULE;
+        (profile.saved(&entry.modules) - copied, entry.used, at)
+    });
+    let best = scored.max_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
+    best.map(|(_, _, at)| at)
+}
+
+/// The one of just what the handler locked that has imported what it declares, else the root.
+pub(crate) fn exact(entries: &[Entry], profile: &Profile) -> Option<usize> {
+    let (sees, modules) = (&profile.locked, &profile.declared);
+    let places = || (0..entries.len()).filter(|at| profile.may_use(&entries[*at]));
+    let own = places().find(|at| entries[*at].sees == *sees && modules.within(&entries[*at].asked));
+    own.or_else(|| root(entries, profile.realm))
+}
+
+/// The one that has imported nothing.
+pub(crate) fn root(entries: &[Entry], realm: usize) -> Option<usize> {
+    entries.iter().position(|entry| entry.realm == realm && entry.root())
+}
+
+/// Why a zygote must not be forked, if it must not.
+///
+/// Threads do not survive a fork, and the locks that they hold stay locked for ever. Open files do not survive ours,
+/// which closes them, but for the first three numbers; nor do interval timers survive any. Shared memory would join functions that were never to meet: what one
+/// writes there another reads. A file from outside its own package set may hold anything: such a zygote would bring it to
+/// handlers that never asked for it (DESIGN §6).
+pub(crate) fn unfit(imports: &Imports) -> Option<String> {
+    if imports.threads > 0 {
+        return Some(format!("its imports left {} threads or processes running", imports.threads));
+    }
+    if imports.shared == u32::MAX {
+        return Some("its imports left more of a memory map than is looked at".to_owned());
+    }
+    if imports.shared > 0 {
+        return Some(format!(
+            "its imports left {} mappings of memory that all forks would write to",
+            imports.shared
+        ));
+    }
+    if imports.fds > 0 {
+        return Some(format!("its imports left {} files open", imports.fds));
+    }
+    if imports.scratch {
+        return Some("its imports left more in /tmp than forks can be given".to_owned());
+    }
+    if imports.timers {
+        return Some("its imports left a timer set, which forks do not have".to_owned());
+    }
+    let trusted = ["/opt/python/", "/opt/lambswool/", "/usr/"];
+    let sealed =
+        |file: &str| trusted.iter().any(|place| file.starts_with(place)) && !file.contains("/../");
+    let stray = imports.files.iter().find(|file| !sealed(&file.path));
+    stray.map(|file| {
+        format!("module {} was loaded from {}, outside its package set", file.module, file.path)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use sandbox::LoadedFile;
+
+    use super::*;
+    use crate::import_cache::model::catalog::tests::simple;
+    use crate::import_cache::model::entry::tests::{entry, set, trees};
+    use crate::import_cache::model::set::Set;
+
+    fn figure_13() -> Vec<Entry> {
+        // Entry 4 has imported C, which a handler of A and B did not ask for.
+        let (a, b, c) = (0, 1, 2);
+        vec![
+            entry(None, set(&[]), 1, 0),
+            entry(Some(0), set(&[a]), 1, 1),
+            entry(Some(0), set(&[b]), 1, 2),
+            entry(Some(1), set(&[a, b, c]), 1, 3),
+        ]
+    }
+
+    #[test]
+    fn figure_13_entries_2_and_3_serve_a_and_b_by_chance_and_entry_4_never() {
+        let chosen: std::collections::BTreeSet<_> =
+            (0..16).filter_map(|luck| sock(&figure_13(), &profile(&set(&[0, 1])), luck)).collect();
+        assert_eq!(chosen.into_iter().collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(sock(&figure_13(), &profile(&set(&[0, 1, 2])), 7), Some(3));
+        assert_eq!(sock(&figure_13(), &profile(&set(&[2])), 7), Some(0));
+    }
+
+    fn locks() -> impl Strategy<Value = Set> {
+        prop::collection::btree_set(0u32..8, 0..8).prop_map(|members| members.into_iter().collect())
+    }
+
+    fn profile(locked: &Set) -> Profile {
+        Profile::new(0, locked.clone(), locked.clone(), &simple(8))
+    }
+
+    proptest! {
+        #[test]
+        fn a_zygote_with_an_unrequested_package_is_never_selected(entries in trees(), locked in locks(), luck: u64) {
+            let profile = profile(&locked);
+            let chosen = [sock(&entries, &profile, luck), utility(&entries, &profile), exact(&entries, &profile)];
+            for at in chosen.into_iter().flatten() {
+                prop_assert!(entries[at].sees.iter().all(|member| locked.contains(member)));
+            }
+        }
+
+        #[test]
+        fn nobody_is_left_without_a_zygote_while_there_is_a_root(entries in trees(), locked in locks(), luck: u64) {
+            let rooted = entries.iter().any(Entry::root);
+            let profile = profile(&locked);
+            prop_assert!(!rooted || sock(&entries, &profile, luck).is_some());
+            prop_assert!(!rooted || utility(&entries, &profile).is_some());
+        }
+
+        #[test]
+        fn another_realms_zygote_is_never_selected(entries in trees(), locked in locks(), luck: u64) {
+            let profile = Profile::new(1, locked.clone(), locked, &simple(8));
+            prop_assert_eq!(sock(&entries, &profile, luck), None);
+            prop_assert_eq!(utility(&entries, &profile), None);
+            prop_assert_eq!(exact(&entries, &profile), None);
+        }
+
+        #[test]
+        fn one_more_zygote_never_spares_a_handler_less(entries in trees(), more in trees(), locked in locks()) {
+            let profile = profile(&locked);
+            let spared = |entries: &[Entry]| utility(entries, &profile).map_or(0.0, |at| profile.saved(&entries[at].modules));
+            let both: Vec<Entry> = entries.iter().chain(&more).cloned().collect();
+            // A fork's own cost may decide between equals.
+            prop_assert!(spared(&both) >= spared(&entries) - 0.1);
+        }
+    }
+
+    #[test]
+    fn a_zygote_with_threads_open_files_or_a_file_from_elsewhere_is_unfit() {
+        let file = |path: &str| Imports {
+            files: vec![LoadedFile { path: path.to_owned(), ..LoadedFile::default() }],
+            ..Imports::default()
+        };
+        assert_eq!(unfit(&Imports::default()), None);
+        assert_eq!(unfit(&file("/opt/python/numpy/__init__.py")), None);
+        assert_eq!(unfit(&file("/usr/lib/python3.12/json/__init__.py")), None);
+        assert!(unfit(&file("/tmp/m.py")).is_some());
+        assert!(unfit(&file("/var/task/m.py")).is_some());
+        assert!(unfit(&file("/opt/python/../../tmp/m.py")).is_some());
+        assert!(unfit(&file("m.py")).is_some());
+        assert!(unfit(&Imports { scratch: true, ..Imports::default() }).is_some());
+        assert!(unfit(&Imports { threads: 1, ..Imports::default() }).is_some());
+        assert!(unfit(&Imports { fds: 1, ..Imports::default() }).is_some());
+        assert!(unfit(&Imports { shared: 1, ..Imports::default() }).is_some());
+        assert!(unfit(&Imports { timers: true, ..Imports::default() }).is_some());
+    }
+
+    #[test]
+    fn a_failed_import_does_not_make_a_zygote_unfit() {
+        let failed = vec![("extra".to_owned(), "ImportError: libGL.so.1".to_owned())];
+        assert_eq!(unfit(&Imports { failed, ..Imports::default() }), None);
+    }
+}

@@ -1,0 +1,44 @@
+//! What failed, and when it is to be tried again.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Longest time before what failed again and again is tried once more.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+
+/// A zygote could not be made, so many times in a row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setback {
+    failures: u32,
+    until: Instant,
+}
+
+impl Default for Setback {
+    fn default() -> Self {
+        Self { failures: 0, until: Instant::now() }
+    }
+}
+
+impl Setback {
+    /// Counts a failure: the next try waits for `retry`, and twice as long after each further one.
+    pub(crate) fn fail(&mut self, retry: Duration) {
+        let wait = retry.saturating_mul(1 << self.failures.min(16)).min(LONGEST_WAIT.max(retry));
+        self.failures = self.failures.saturating_add(1);
+        self.until = Instant::now() + wait;
+    }
+
+    pub(crate) fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// When the next try may be.
+    pub(crate) fn until(&self) -> Instant {
+        self.until
+    }
+
+    /// Whether it is not to be tried yet.
+    pub(crate) fn holds(&self) -> bool {
+        Instant::now() < self.until
+    }
+}

@@ -1,0 +1,178 @@
+//! Who has the turn, who waits for it, and who is late: plain data.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Zygotes whose imports seem to hang that may go on hanging while others are made: each may well keep a core busy.
+const LATE: usize = 2;
+
+/// Tickets are in the order in which they were given.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    /// Somebody has the turn, or is called to take it.
+    taken: bool,
+    called: Option<u64>,
+    tickets: u64,
+    waiting: BTreeMap<u64, String>,
+    /// By tenant, the number of its last turn, as long as anybody waits.
+    last: HashMap<String, u64>,
+    late: BTreeMap<u64, Late>,
+}
+
+#[derive(Debug)]
+struct Late {
+    tenant: String,
+    since: Instant,
+    end: CancellationToken,
+}
+
+/// Whether one more may be late while another is made.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Room {
+    There,
+    /// From then on, at the cost of another.
+    From(Instant),
+    /// There is none, and nobody waits for it.
+    Unneeded,
+}
+
+impl Queue {
+    fn ticket(&mut self) -> u64 {
+        self.tickets += 1;
+        self.tickets
+    }
+
+    /// One of that tenant's waits for a turn.
+    pub(crate) fn wait(&mut self, tenant: &str) -> u64 {
+        let ticket = self.ticket();
+        self.waiting.insert(ticket, tenant.to_owned());
+        if !self.taken {
+            self.hand_on();
+        }
+        ticket
+    }
+
+    /// Takes the turn if that one is called to.
+    pub(crate) fn take(&mut self, ticket: u64) -> bool {
+        let called = self.called == Some(ticket);
+        self.called = self.called.filter(|_| !called);
+        called
+    }
+
+    /// Waits no more.
+    pub(crate) fn leave(&mut self, ticket: u64) {
+        self.waiting.remove(&ticket);
+        if self.take(ticket) {
+            self.hand_on();
+        }
+    }
+
+    /// Calls the next one.
+    pub(crate) fn hand_on(&mut self) {
+        let last = |tenant: &String| self.last.get(tenant).copied().unwrap_or(0);
+        let next = self.waiting.iter().min_by_key(|(ticket, tenant)| (last(tenant), **ticket));
+        self.called = next.map(|(ticket, _)| *ticket);
+        self.taken = self.called.is_some();
+        let Some(tenant) = self.called.and_then(|ticket| self.waiting.remove(&ticket)) else {
+            self.last.clear();
+            return;
+        };
+        let turn = self.ticket();
+        self.last.insert(tenant, turn);
+    }
+
+    /// It is late since then, and to be ended with `end`.
+    pub(crate) fn be_late(&mut self, tenant: &str, since: Instant, end: CancellationToken) -> u64 {
+        let ticket = self.ticket();
+        self.late.insert(ticket, Late { tenant: tenant.to_owned(), since, end });
+        ticket
+    }
+
+    /// It is late no more.
+    pub(crate) fn be_done(&mut self, ticket: u64) {
+        self.late.remove(&ticket);
+    }
+
+    /// Whether no more are late than may be; ends one if that helps and is due.
+    pub(crate) fn room(&mut self, now: Instant, grace: Duration) -> Room {
+        if self.late.len() <= LATE {
+            return Room::There;
+        }
+        if self.waiting.is_empty() {
+            return Room::Unneeded;
+        }
+        let Some((ticket, from)) =
+            self.longest().map(|(ticket, late)| (ticket, late.since + grace))
+        else {
+            return Room::There;
+        };
+        if now < from {
+            return Room::From(from);
+        }
+        if let Some(late) = self.late.remove(&ticket) {
+            late.end.cancel();
+        }
+        self.room(now, grace)
+    }
+
+    /// Of the tenant that has most that are late, the one that is it for longest.
+    fn longest(&self) -> Option<(u64, &Late)> {
+        let mut count: HashMap<&str, usize> = HashMap::new();
+        self.late.values().for_each(|late| *count.entry(&late.tenant).or_default() += 1);
+        let most = count.values().copied().max();
+        let mut late = self.late.iter().map(|(ticket, late)| (*ticket, late));
+        late.find(|(_, late)| count.get(&*late.tenant).copied() == most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tenant_goes_next_whose_last_turn_is_longest_ago() {
+        let mut queue = Queue::default();
+        let names = ["a", "a", "a", "b", "c", "b"];
+        let tickets = names.map(|tenant| queue.wait(tenant));
+        let mut order = Vec::new();
+        while let Some(at) = tickets.iter().position(|ticket| queue.take(*ticket)) {
+            order.push(names[at]);
+            queue.hand_on();
+        }
+        assert_eq!(order, ["a", "b", "c", "a", "b", "a"]);
+        assert!(!queue.taken && queue.last.is_empty());
+    }
+
+    #[test]
+    fn who_leaves_when_he_is_called_hands_the_turn_on() {
+        let mut queue = Queue::default();
+        let [one, two, three] = ["a", "b", "c"].map(|tenant| queue.wait(tenant));
+        queue.leave(two);
+        queue.leave(one);
+        assert!(!queue.take(one) && !queue.take(two) && queue.take(three));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_too_many_that_are_late_the_longest_of_whoever_has_most_is_ended() {
+        let (mut queue, grace) = (Queue::default(), Duration::from_secs(10));
+        let begun = Instant::now();
+        let ends: Vec<_> = ["a", "b", "b"]
+            .into_iter()
+            .map(|tenant| {
+                let end = CancellationToken::new();
+                queue.be_late(tenant, begun, end.clone());
+                end
+            })
+            .collect();
+        assert_eq!(queue.room(begun + grace, grace), Room::Unneeded, "nobody waits");
+        queue.wait("c");
+        queue.wait("c");
+        assert_eq!(queue.room(begun, grace), Room::From(begun + grace));
+        assert_eq!(queue.room(begun + grace, grace), Room::There);
+        let ended: Vec<_> = ends.iter().map(CancellationToken::is_cancelled).collect();
+        assert_eq!(ended, [false, true, false]);
+    }
+}

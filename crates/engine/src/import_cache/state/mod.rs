@@ -1,0 +1,7 @@
+//! What the import cache keeps: its zygotes, what was refused, and who waits for what.
+
+pub(crate) mod backoff;
+pub(crate) mod cache_state;
+pub(crate) mod claim;
+pub(crate) mod creation_queue;
+pub(crate) mod zygote;

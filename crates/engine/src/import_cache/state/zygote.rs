@@ -1,0 +1,158 @@
+//! Zygotes that are there, and what they are for.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sandbox::{SandboxId, Zygote};
+use tokio::time::Instant;
+
+use crate::import_cache::model::entry::Entry;
+use crate::import_cache::model::set::Set;
+use crate::import_cache::state::backoff::Setback;
+use crate::pages::Pages;
+
+/// What a zygote is for. Nothing seen: a root.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) realm: usize,
+    /// The distributions that it can import from.
+    pub(crate) sees: Set,
+    /// The pieces that it is asked to import.
+    pub(crate) modules: Set,
+}
+
+impl Key {
+    pub(crate) fn root(realm: usize) -> Self {
+        Self { realm, sees: Set::default(), modules: Set::default() }
+    }
+
+    pub(crate) fn is_root(&self) -> bool {
+        self.sees.is_empty()
+    }
+}
+
+/// A zygote in the cache.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) key: Key,
+    pub(crate) zygote: Box<dyn Zygote>,
+    /// What it has really imported, its ancestors' imports included.
+    pub(crate) modules: Set,
+    /// What these looked up that another may have: see [`crate::import_cache::model::lookups`].
+    pub(crate) reads: Set,
+    /// From the one that it was derived from to the root.
+    pub(crate) line: Vec<SandboxId>,
+    /// Whether zygotes may be derived from it: it is not as deep as they may be.
+    pub(crate) bears: bool,
+    /// When the interpreter of its root started: all that come from that share one layout of memory.
+    pub(crate) born: Instant,
+    pub(crate) pages: Arc<Pages>,
+    pub(crate) used: AtomicU64,
+    pub(crate) forks: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) saved_us: AtomicU64,
+    /// Forks of late, where the policy counts them.
+    pub(crate) recent: Mutex<VecDeque<Instant>>,
+    /// Its successors that could not be made.
+    pub(crate) setback: Mutex<Setback>,
+    /// When something was last made from it, or when it was made.
+    pub(crate) touched: Mutex<Instant>,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.pages.leave();
+    }
+}
+
+impl Kept {
+    /// Counts a fork.
+    pub(crate) fn forked(&self) {
+        self.forks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Forks since then.
+    pub(crate) fn uses_since(&self, window: Duration) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "a count of forks")]
+        let uses = self.recent(window).len() as f64;
+        uses
+    }
+
+    fn recent(&self, window: Duration) -> MutexGuard<'_, VecDeque<Instant>> {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        while recent.front().is_some_and(|used| used.elapsed() > window) {
+            recent.pop_front();
+        }
+        recent
+    }
+
+    /// Notes that a call goes on from it, which saves that; `window`: for how long the policy counts its uses, if it does.
+    pub(crate) fn use_now(&self, turn: u64, saved_ms: f64, window: Option<Duration>) {
+        self.used.store(turn, Ordering::Relaxed);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "microseconds"
+        )]
+        self.saved_us.fetch_add((saved_ms.max(0.0) * 1e3) as u64, Ordering::Relaxed);
+        if let Some(window) = window {
+            self.recent(window).push_back(Instant::now());
+        }
+        self.touch(Instant::now());
+    }
+
+    pub(crate) fn touched(&self) -> Instant {
+        *self.touched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn touch(&self, at: Instant) {
+        *self.touched.lock().unwrap_or_else(PoisonError::into_inner) = at;
+    }
+
+    /// What came of having it replaced so far.
+    pub(crate) fn setback(&self) -> Setback {
+        *self.setback.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a successor that could not be made, and says how many these are.
+    pub(crate) fn set_back(&self, retry: Duration) -> u32 {
+        let mut setback = self.setback.lock().unwrap_or_else(PoisonError::into_inner);
+        setback.fail(retry);
+        setback.failures()
+    }
+
+    /// Bytes that it costs, with its part of what those above it left behind.
+    pub(crate) fn cost(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed) + self.pages.inherited()
+    }
+}
+
+/// All zygotes that can be forked, at one moment: as they are, and as the policies see them.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) kept: Vec<Arc<Kept>>,
+    pub(crate) entries: Vec<Entry>,
+}
+
+impl View {
+    pub(crate) fn new(mut kept: Vec<Arc<Kept>>) -> Self {
+        kept.sort_by_key(|kept| kept.zygote.id());
+        let places: HashMap<SandboxId, usize> =
+            kept.iter().enumerate().map(|(at, kept)| (kept.zygote.id(), at)).collect();
+        let entry = |kept: &Arc<Kept>| Entry {
+            realm: kept.key.realm,
+            parent: kept.line.iter().find_map(|id| places.get(id).copied()),
+            sees: kept.key.sees.clone(),
+            asked: kept.key.modules.clone(),
+            modules: kept.modules.clone(),
+            reads: kept.reads.clone(),
+            bears: kept.bears,
+            bytes: kept.cost(),
+            used: kept.used.load(Ordering::Relaxed),
+        };
+        let entries = kept.iter().map(entry).collect();
+        Self { kept, entries }
+    }
+}

@@ -1,0 +1,263 @@
+//! Whose turn it is to be made: imports take a whole core, so one zygote is made at a time, unless it seems to hang.
+//!
+//! ```text
+//!   waits ──its tenant's turn──► made ──done in time──────────────────────────────────────► the next one's turn
+//!                                 └─takes much longer than it should──► late ──there is room beside──► the same
+//!                                                                        └─too many are, and somebody waits: the one
+//!                                                                          that is late for longest is ended
+//! ```
+//!
+//! The tenant goes next whose last turn is longest ago, and of those who are late one of the tenant that has most is
+//! ended: whoever has many that hang delays himself.
+
+use std::future::pending;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sandbox::ProviderError;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::ImportCache;
+use crate::import_cache::model::profile::Belief;
+use crate::import_cache::model::set::Set;
+use crate::import_cache::state::creation_queue::{Queue, Room};
+use crate::import_cache::state::zygote::Key;
+
+/// A zygote may take that many times as long as its imports are known to take, and a moment, before others are made as
+/// well.
+const PATIENCE: f64 = 4.0;
+const MOMENT: Duration = Duration::from_secs(1);
+
+/// The part of the time that making one may take in all that one may be late in any case.
+const GRACE: u32 = 3;
+
+impl ImportCache {
+    /// How long a zygote may take to make before nobody waits for it any more but those who asked for it.
+    pub(super) fn patience(&self, key: &Key) -> Duration {
+        let (milliseconds, _) = self.expected(&key.sees, &key.modules);
+        let expected = Duration::from_secs_f64(milliseconds.max(0.0) * PATIENCE / 1e3);
+        (MOMENT + expected).min(self.config.creation_timeout)
+    }
+
+    /// Milliseconds and bytes that a zygote is expected to take for importing these.
+    pub(super) fn expected(&self, sees: &Set, modules: &Set) -> (f64, u64) {
+        let book = Arc::clone(&self.state().book);
+        let belief = Belief::of(&book, sees);
+        let milliseconds = modules.iter().map(|piece| belief.cost(piece)).sum();
+        (milliseconds, belief.weigh(milliseconds))
+    }
+
+    /// Awaits `making` in its turn, and hands the turn on when that takes longer than `patience`: what hangs may not hold
+    /// up what does not.
+    ///
+    /// # Errors
+    /// Those of `making`, and when it was ended for others that are late as well.
+    pub(super) async fn in_turn<T>(
+        &self,
+        turn: Option<Turn<'_>>,
+        patience: Duration,
+        making: impl Future<Output = Result<T, ProviderError>>,
+    ) -> Result<T, ProviderError> {
+        let Some(turn) = turn else { return making.await };
+        tokio::pin!(making);
+        if let Ok(made) = timeout(patience, &mut making).await {
+            return made;
+        }
+        let late = turn.late();
+        tokio::select! {
+            made = &mut making => return made,
+            () = late.turns.room(self.config.creation_timeout / GRACE) => drop(turn),
+            () = late.end.cancelled() => return Err(ended()),
+        }
+        tokio::select! {
+            made = &mut making => made,
+            () = late.end.cancelled() => Err(ended()),
+        }
+    }
+}
+
+fn ended() -> ProviderError {
+    ProviderError::Step {
+        step: "make a zygote beside others that take long",
+        source: io::ErrorKind::TimedOut.into(),
+    }
+}
+
+/// Who has the turn, who waits for it, and who is late.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    /// Something of the queue has changed.
+    changed: Notify,
+    queue: Mutex<Queue>,
+}
+
+/// The turn, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Turn<'a> {
+    turns: &'a Turns,
+    tenant: String,
+}
+
+/// A place among those who wait, until this is dropped.
+#[derive(Debug)]
+struct Place<'a> {
+    turns: &'a Turns,
+    ticket: u64,
+}
+
+/// It is late, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Tardy<'a> {
+    turns: &'a Turns,
+    ticket: u64,
+    end: CancellationToken,
+}
+
+impl Turns {
+    /// Waits for a turn of that tenant's.
+    pub(super) async fn turn(&self, tenant: &str) -> Turn<'_> {
+        let ticket = self.queue().wait(tenant);
+        let _place = Place { turns: self, ticket };
+        // Somebody who is late makes room only when somebody waits.
+        self.changed.notify_waiters();
+        loop {
+            // Before the look: it hears of whatever changes after that.
+            let changed = self.changed.notified();
+            if self.queue().take(ticket) {
+                return Turn { turns: self, tenant: tenant.to_owned() };
+            }
+            changed.await;
+        }
+    }
+
+    /// Returns when no more are late than may be, having ended another if somebody waits and that has been late for
+    /// `grace`.
+    async fn room(&self, grace: Duration) {
+        loop {
+            let changed = self.changed.notified();
+            let until = match self.queue().room(Instant::now(), grace) {
+                Room::There => return,
+                Room::From(instant) => Some(instant),
+                Room::Unneeded => None,
+            };
+            let due = async {
+                match until {
+                    Some(until) => sleep_until(until).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                () = changed => {}
+                () = due => {}
+            }
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<'a> Turn<'a> {
+    /// It takes much longer than it should.
+    fn late(&self) -> Tardy<'a> {
+        let end = CancellationToken::new();
+        let ticket = self.turns.queue().be_late(&self.tenant, Instant::now(), end.clone());
+        Tardy { turns: self.turns, ticket, end }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.turns.queue().hand_on();
+        self.turns.changed.notify_waiters();
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.turns.queue().leave(self.ticket);
+        self.turns.changed.notify_waiters();
+    }
+}
+
+impl Drop for Tardy<'_> {
+    fn drop(&mut self) {
+        self.turns.queue().be_done(self.ticket);
+        self.turns.changed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use sandbox::fake::{FakeProvider, Operation, Recorded};
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::call::Handler;
+    use crate::call::tests::handler;
+    use crate::config::EngineConfig;
+    use crate::import_cache::work::replan::tests::{cache, layer_of};
+    use function::VersionId;
+
+    /// A handler of that tenant's with packages of its own, of which it imports `module`.
+    fn of(tenant: &str, name: &str, module: &str) -> Handler {
+        Handler {
+            id: VersionId(Arc::from(name)),
+            tenant: tenant.to_owned(),
+            packages: Some(layer_of(&format!("packages/{name}"))),
+            imports: vec![module.to_owned()],
+            ..handler()
+        }
+    }
+
+    /// How long a deploy takes whose zygote takes a second while so many of a tenant's hang.
+    async fn behind(hanging: usize, tenant: &str) -> Duration {
+        let provider = FakeProvider::default();
+        let cost = |milliseconds| Recorded { milliseconds, ..Recorded::default() };
+        let costs = [("hangs", 600_000.0), ("b", 1000.0)];
+        let costs = costs.map(|(name, took)| (name.to_owned(), cost(took)));
+        provider.record(HashMap::from(costs));
+        let cache = cache(&provider);
+        for at in 0..hanging {
+            let (cache, hangs) = (Arc::clone(&cache), of("t", &format!("h{at}"), "hangs"));
+            tokio::spawn(async move { cache.prepare(&hangs, || ()).await });
+        }
+        while provider.begun(Operation::Derive) == 0 {
+            sleep(Duration::from_millis(10)).await;
+        }
+        let begun = Instant::now();
+        assert!(cache.prepare(&of(tenant, "victim", "b"), || ()).await, "it is there");
+        let (zygotes, _) = cache.status();
+        assert!(zygotes.iter().any(|zygote| zygote.imports == ["b"]), "{zygotes:?}");
+        begun.elapsed()
+    }
+
+    // The clock is paused: it shows nothing but what is waited for.
+    #[tokio::test(start_paused = true)]
+    async fn however_many_imports_hang_others_have_their_turn_soon() {
+        let grace = EngineConfig::default().creation_timeout / GRACE;
+        let soon = grace + Duration::from_secs(10);
+        let took = behind(4, "t").await;
+        assert!(took < soon, "{took:?}");
+        let took = behind(90, "other").await;
+        assert!(took < soon, "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deploy_goes_on_without_its_zygote_when_that_waits_too_long() {
+        let provider = FakeProvider::default();
+        let cache = cache(&provider);
+        let limit = cache.config.creation_timeout;
+        let _held = cache.turns.turn("t").await;
+        let begun = Instant::now();
+        assert!(!cache.prepare(&of("t", "h", "a"), || ()).await);
+        assert_eq!(begun.elapsed().as_secs(), limit.as_secs());
+        assert_eq!(provider.begun(Operation::Derive), 0);
+    }
+}

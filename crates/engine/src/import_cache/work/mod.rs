@@ -1,0 +1,180 @@
+//! Tasks and calls: what touches processes, clocks and the lock, and does what the policies say.
+
+pub(super) mod create;
+mod create_queue;
+pub(super) mod observe;
+pub(super) mod pick;
+mod prewarm;
+mod rebalance;
+mod replan;
+mod report;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sandbox::Provider;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::model::profile::Profile;
+use super::state::cache_state::{Node, State};
+use super::state::claim::Claims;
+use super::state::zygote::{Kept, Key};
+use crate::budget::Budget;
+use crate::call::Handler;
+use crate::config::EngineConfig;
+use crate::engine::Packages;
+use crate::package::PackageStore;
+use crate::pages::Ledger;
+use crate::scheduler::Scheduler;
+use crate::secrets::{NoSecrets, SecretStore};
+use crate::traffic::Traffic;
+use crate::zygote_tree::{Planned, ZygoteTree};
+use create_queue::Turns;
+use function::VersionId;
+
+/// Zygotes, and the policy that has them made, chosen and given up. [`Engine`](crate::Engine) holds one; the simulator
+/// drives one without calls.
+#[derive(Debug)]
+pub struct ImportCache {
+    provider: Arc<dyn Provider>,
+    config: Arc<EngineConfig>,
+    store: Option<Arc<dyn PackageStore>>,
+    secrets: Arc<dyn SecretStore>,
+    seed: Vec<Planned>,
+    budget: Arc<Budget>,
+    /// Whose idle instances share the budget.
+    idle: Option<Arc<Scheduler>>,
+    ledger: Ledger,
+    claims: Arc<Claims>,
+    errands: TaskTracker,
+    runtime: Handle,
+    halt: CancellationToken,
+    /// Imports take a whole core: one package set at a time leaves the others to the calls.
+    turns: Turns,
+    /// Whether somebody waits for a quiet moment to take in what calls have shown.
+    improving: AtomicBool,
+    /// Who thinks, and waits for what is made of it.
+    planners: Semaphore,
+    /// Whether an old zygote is being replaced.
+    replacing: AtomicBool,
+    /// How often the packages below it have changed: what was begun before is not taken in.
+    era: AtomicU64,
+    /// The calls, between which zygotes are made.
+    pub(crate) traffic: Traffic,
+    state: Mutex<State>,
+}
+
+impl ImportCache {
+    /// With no zygote. Inside a tokio runtime, on which it makes them. `store` lays out parts of locks: without it every
+    /// lock stands for itself. `seed` says which zygotes to make as soon as handlers come that they may serve.
+    pub fn new(
+        provider: Arc<dyn Provider>,
+        config: Arc<EngineConfig>,
+        store: Option<Arc<dyn PackageStore>>,
+        seed: Option<&ZygoteTree>,
+        errands: TaskTracker,
+        halt: CancellationToken,
+    ) -> Arc<Self> {
+        let packages = Packages { store, seed: seed.cloned() };
+        let secrets = Arc::new(NoSecrets);
+        Self::beside(None, provider, config, packages, secrets, errands, halt)
+    }
+
+    /// One that shares the budget with the idle instances of `idle`.
+    pub(crate) fn beside(
+        idle: Option<Arc<Scheduler>>,
+        provider: Arc<dyn Provider>,
+        config: Arc<EngineConfig>,
+        packages: Packages,
+        secrets: Arc<dyn SecretStore>,
+        errands: TaskTracker,
+        halt: CancellationToken,
+    ) -> Arc<Self> {
+        let budget = idle.as_ref().map(|idle| Arc::clone(idle.budget()));
+        let budget = budget.unwrap_or_else(|| Arc::new(Budget::new(config.memory_bytes)));
+        Arc::new(Self {
+            provider,
+            config,
+            store: packages.store,
+            secrets,
+            seed: packages.seed.as_ref().map(ZygoteTree::planned).unwrap_or_default(),
+            budget,
+            idle,
+            ledger: Ledger::default(),
+            claims: Arc::default(),
+            errands,
+            runtime: Handle::current(),
+            halt,
+            turns: Turns::default(),
+            improving: AtomicBool::new(false),
+            planners: Semaphore::new(1),
+            replacing: AtomicBool::new(false),
+            era: AtomicU64::new(0),
+            traffic: Traffic::default(),
+            state: Mutex::default(),
+        })
+    }
+
+    /// What is known of the handler, which may be nothing but what it says itself.
+    fn profile(&self, state: &mut State, handler: &Handler) -> Arc<Profile> {
+        let secrets = self.secrets.names(handler);
+        state.profile(handler, self.store.is_some(), &self.seed, secrets)
+    }
+
+    /// Forgets a handler that was deleted.
+    pub fn forget(&self, handler: &VersionId) {
+        self.state().profiles.remove(handler);
+    }
+
+    /// Drops a zygote that is lost, or that answered with an impostor.
+    pub(crate) fn lose(&self, lost: &Arc<Kept>, why: &str) {
+        {
+            let mut state = self.state();
+            if !state.remove(lost) {
+                return;
+            }
+            // A root is made anew at once: calls need it. Any other might be lost again and again.
+            if !lost.key.is_root() {
+                state.refuse(lost.key.clone(), why.to_owned(), false);
+            }
+        }
+        tracing::warn!(zygote = %lost.zygote.id(), why, "a zygote was given up");
+    }
+
+    /// Gives up all zygotes but roots, which have imported no package, and those that are being made.
+    pub(crate) fn renew(&self) {
+        let gone: Vec<(Key, Node)> = {
+            let mut state = self.state();
+            // Under the lock: who begins to make one looks at it there, and at what there is to make it of.
+            self.era.fetch_add(1, Ordering::AcqRel);
+            state.look_again();
+            let stale =
+                |key: &Key, node: &mut Node| !key.is_root() && matches!(node, Node::Ready(_));
+            state.nodes.extract_if(stale).collect()
+        };
+        drop(gone);
+    }
+
+    /// Gives up everything.
+    pub fn clear(&self) {
+        let gone = {
+            let mut state = self.state();
+            state.look_again();
+            self.budget.note_zygotes(0);
+            std::mem::take(&mut state.nodes)
+        };
+        drop(gone);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A zygote's number, and 0 for none.
+fn number(kept: Option<&Kept>) -> u64 {
+    kept.map_or(0, |kept| kept.zygote.id().0)
+}

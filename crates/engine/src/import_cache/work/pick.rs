@@ -1,0 +1,193 @@
+//! Choosing where a call goes on from: the shell around [`select`].
+
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::sync::Arc;
+
+use sandbox::{ProviderError, SandboxId};
+use tokio::sync::watch;
+
+use super::{ImportCache, number};
+use crate::call::Handler;
+use crate::config::ZygotePolicy;
+use crate::import_cache::model::profile::Profile;
+use crate::import_cache::model::set::Set;
+use crate::import_cache::policy::benefit::MAKING_MS;
+use crate::import_cache::policy::select;
+use crate::import_cache::state::cache_state::State;
+use crate::import_cache::state::zygote::{Kept, Key, View};
+use crate::import_cache::work::create::{Made, Origin, outcome};
+
+/// Milliseconds of imports that a start may lack and still count as one that found all that it imports.
+const GOOD_ENOUGH_MS: f64 = 1.0;
+
+/// Where a call goes on from.
+#[derive(Debug)]
+pub struct Pick {
+    /// None: a fresh interpreter.
+    pub(crate) zygote: Option<Arc<Kept>>,
+    /// It had to be made first.
+    pub(crate) cold: bool,
+    /// It has imported all that the handler is known to import.
+    pub(crate) exact: bool,
+    /// Whether to ask the handler what it imports.
+    pub(crate) observe: bool,
+}
+
+impl Pick {
+    /// A fresh interpreter.
+    pub(crate) fn fresh() -> Self {
+        Self { zygote: None, cold: true, exact: false, observe: false }
+    }
+
+    /// The zygote; none: a fresh interpreter.
+    #[must_use]
+    pub fn zygote(&self) -> Option<SandboxId> {
+        self.zygote.as_ref().map(|kept| kept.zygote.id())
+    }
+
+    /// Whether it has imported all that the handler is known to import.
+    #[must_use]
+    pub fn exact(&self) -> bool {
+        self.exact
+    }
+}
+
+impl ImportCache {
+    /// Chooses where a call goes on from, and has made what should be there.
+    ///
+    /// # Errors
+    /// When there is no zygote at all and none can be made.
+    pub async fn pick(self: &Arc<Self>, handler: &Handler) -> Result<Pick, ProviderError> {
+        if self.config.zygotes == ZygotePolicy::None {
+            return Ok(Pick::fresh());
+        }
+        let (choice, making) = loop {
+            let (choice, making) = self.choose(handler);
+            match &choice.zygote {
+                // Microseconds to ask; a call that finds out by forking has lost one of its few tries.
+                Some(kept) if !kept.zygote.alive() => self.lose(kept, "its process ended"),
+                _ => break (choice, making),
+            }
+        };
+        let Some(mut making) = making else {
+            let Pick { zygote, cold, .. } = choice;
+            return Ok(self.taken(handler, zygote, cold));
+        };
+        let made =
+            outcome(&mut making).await.map(|made| made.filter(|kept| self.suits(handler, kept)));
+        match (made, choice.zygote) {
+            (Ok(Some(kept)), _) => Ok(self.taken(handler, Some(kept), true)),
+            // What SOCK's policy wanted to make for it cannot be had.
+            (_, Some(kept)) => Ok(self.taken(handler, Some(kept), false)),
+            (Ok(None), None) => Ok(self.taken(handler, None, true)),
+            // And nothing else is there yet. Who is short of something gives up idle instances first.
+            (Err(error), None)
+                if self.config.zygotes == ZygotePolicy::Paper
+                    && !matches!(error, ProviderError::Exhausted { .. }) =>
+            {
+                Ok(self.taken(handler, None, true))
+            }
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    /// Whether the handler may be forked from what was made for it: only then is it known what that looked up.
+    fn suits(&self, handler: &Handler, kept: &Kept) -> bool {
+        let profile = self.profile(&mut self.state(), handler);
+        !profile.minds(&kept.key.sees, &kept.reads)
+    }
+
+    /// The best there is, and what to wait for instead, if anything.
+    fn choose(
+        self: &Arc<Self>,
+        handler: &Handler,
+    ) -> (Pick, Option<watch::Receiver<Option<Made>>>) {
+        let mut state = self.state();
+        let profile = self.profile(&mut state, handler);
+        let view = state.view();
+        let best = self.best(&view, &profile, luck(state.starts));
+        let own = self.own(&state, &profile);
+        self.plant(&mut state, &profile);
+        let from = best.map(|at| Arc::clone(&view.kept[at]));
+        let waits = self.config.zygotes == ZygotePolicy::Paper;
+        let making = own.and_then(|key| {
+            let above = from.clone().filter(|_| waits);
+            self.ensure_from(&mut state, &key, above.map_or(Origin::Best, Origin::There))
+        });
+        let mut making = making.filter(|_| waits);
+        if from.is_none() && making.is_none() {
+            making = self.ensure_from(&mut state, &Key::root(profile.realm), Origin::Best);
+        }
+        drop(state);
+        let cold = from.is_none();
+        (Pick { zygote: from, cold, exact: false, observe: false }, making)
+    }
+
+    /// Notes that a call goes on from there.
+    fn taken(self: &Arc<Self>, handler: &Handler, kept: Option<Arc<Kept>>, cold: bool) -> Pick {
+        let mut state = self.state();
+        let known = |state: &mut State| self.profile(state, handler);
+        // Held by nobody while it is counted: it would be copied.
+        drop(known(&mut state));
+        state.start(&handler.id, self.config.zygote_half_life);
+        let profile = known(&mut state);
+        let none = Set::default();
+        let modules = kept.as_ref().map_or(&none, |kept| &kept.modules);
+        let needs = profile.needed();
+        let saved = profile.saved(modules);
+        if let Some(kept) = &kept {
+            let counted = self.config.zygotes == ZygotePolicy::Paper;
+            kept.use_now(state.turn(), saved, counted.then_some(self.config.zygote_window));
+        }
+        let learns = matches!(self.config.zygotes, ZygotePolicy::Utility | ZygotePolicy::Static);
+        let exact = match (&kept, self.config.zygotes) {
+            (None, _) => false,
+            (Some(_), _) if profile.declared.is_empty() && !learns => true,
+            (Some(kept), ZygotePolicy::PerLock) => profile.declared.within(&kept.key.modules),
+            (Some(kept), ZygotePolicy::Paper) => kept.key.sees == profile.locked,
+            _ => profile.alone + needs - saved < GOOD_ENOUGH_MS,
+        };
+        let observe =
+            learns && !profile.locked.is_empty() && profile.curious(number(kept.as_deref()));
+        if !observe {
+            // What one that is observed imports, it says itself.
+            state.missed += (needs - saved).max(0.0);
+            state.earn(&handler.id, self.config.zygote_half_life);
+        }
+        let thinks = state.missed >= MAKING_MS;
+        drop(state);
+        if self.config.zygotes == ZygotePolicy::Utility && thinks {
+            self.improve();
+        }
+        Pick { zygote: kept, cold, exact, observe }
+    }
+
+    /// The best zygote that may serve the handler, by the policy.
+    pub(super) fn best(&self, view: &View, profile: &Profile, luck: u64) -> Option<usize> {
+        let entries = &view.entries;
+        match self.config.zygotes {
+            ZygotePolicy::None => None,
+            ZygotePolicy::Root => select::root(entries, profile.realm),
+            ZygotePolicy::PerLock => select::exact(entries, profile),
+            ZygotePolicy::Paper => select::sock(entries, profile, luck),
+            ZygotePolicy::Utility | ZygotePolicy::Static => select::utility(entries, profile),
+        }
+    }
+
+    /// The zygote that the policy makes for a handler as soon as that is called.
+    pub(super) fn own(&self, state: &State, profile: &Profile) -> Option<Key> {
+        let modules = match self.config.zygotes {
+            ZygotePolicy::PerLock => profile.declared.clone(),
+            ZygotePolicy::Paper => profile.outermost.clone(),
+            _ => return None,
+        };
+        let key = Key { realm: profile.realm, sees: profile.locked.clone(), modules };
+        let of_use = !key.modules.is_empty() && !state.shuns(profile, &key.sees);
+        of_use.then_some(key)
+    }
+}
+
+/// A number that looks random.
+fn luck(starts: u64) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::new().hash_one(starts)
+}

@@ -1,0 +1,231 @@
+//! Making zygotes ahead: those of a given tree, and those that deployed functions will be forked from.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::ImportCache;
+use crate::call::Handler;
+use crate::config::ZygotePolicy;
+use crate::import_cache::model::profile::{Profile, Seed};
+use crate::import_cache::model::set::Set;
+use crate::import_cache::policy::benefit::MAKING_MS;
+use crate::import_cache::policy::select::Standing;
+use crate::import_cache::state::cache_state::{Node, State};
+use crate::import_cache::state::zygote::Key;
+use crate::import_cache::work::create::{Made, Origin, outcome};
+use crate::zygote_tree::ZygoteTree;
+
+impl Seed {
+    /// What it is to be made for.
+    fn key(&self, realm: usize) -> Key {
+        Key { realm, sees: self.sees.clone(), modules: self.modules.clone() }
+    }
+}
+
+impl ImportCache {
+    /// Makes the zygotes that the handler will be forked from. Returns when they are there, or cannot be; or, false, when
+    /// that takes longer than making one may: they are made all the same. Counts as a start, so that they are kept, but
+    /// brings nothing in; and the handler owes what it had made. `begins` is called when one that imports something is
+    /// waited for.
+    pub async fn prepare(self: &Arc<Self>, handler: &Handler, begins: impl FnOnce()) -> bool {
+        if self.config.zygotes == ZygotePolicy::None {
+            return true;
+        }
+        let (profile, given, wanted, awaited) = {
+            let mut state = self.state();
+            let profile = self.profile(&mut state, handler);
+            if self.config.zygotes == ZygotePolicy::Utility {
+                state.start(&handler.id, self.config.zygote_half_life);
+            }
+            self.plant(&mut state, &profile);
+            let own = self.own(&state, &profile);
+            let given = if own.is_none() { Self::given(&state, &profile) } else { None };
+            let wanted = match given {
+                Some(_) => None,
+                None => own.or_else(|| self.ahead(&mut state, &profile)),
+            };
+            let awaited = given.is_some()
+                || wanted.as_ref().is_some_and(|key| {
+                    let standing = state.standing(&self.config, key);
+                    matches!(standing, Standing::Making | Standing::Absent)
+                });
+            (profile, given, wanted, awaited)
+        };
+        if awaited {
+            begins();
+        }
+        if let Some(mut making) = self.ensure(&Key::root(profile.realm)) {
+            // Its failure was told when it happened; calls go on without it.
+            let _ = outcome(&mut making).await;
+        }
+        let (mut told, mut wanted) = (true, wanted);
+        if let Some(mut making) = given {
+            match timeout(self.config.creation_timeout, outcome(&mut making)).await {
+                Ok(Ok(Some(kept))) if !profile.minds(&kept.key.sees, &kept.reads) => {}
+                // Then it gets one of its own.
+                Ok(_) => wanted = self.ahead(&mut self.state(), &profile),
+                Err(_) => told = false,
+            }
+        }
+        if let Some(key) = wanted {
+            let expected = MAKING_MS + self.expected(&key.sees, &key.modules).0;
+            let owe = |state: &mut State, cost| state.owe(&handler.id, cost);
+            told = self.pay_for(&key, expected, self.config.creation_timeout, owe).await;
+        }
+        if self.config.zygotes == ZygotePolicy::Utility {
+            // With what others import it may share one that is better; nobody waits for that.
+            self.state().missed += MAKING_MS;
+            self.improve();
+        }
+        told
+    }
+
+    /// What the first call of a handler that nobody has seen is to go on from, unless a zygote serves it well already:
+    /// its whole lock, because what its modules need is not known yet; making it tells.
+    fn ahead(&self, state: &mut State, profile: &Profile) -> Option<Key> {
+        let unseen = self.config.zygotes == ZygotePolicy::Utility && !profile.seen();
+        if !unseen || profile.declared.is_empty() || state.shuns(profile, &profile.locked) {
+            return None;
+        }
+        let view = state.view();
+        let served = self
+            .best(&view, profile, 0)
+            .is_some_and(|at| profile.declared.within(&view.kept[at].modules));
+        if served {
+            return None;
+        }
+        // What others that were asked for no more brought along comes along here, too: it can be made of the largest.
+        let implied = view
+            .entries
+            .iter()
+            .filter(|entry| profile.may_use(entry) && entry.asked.within(&profile.declared));
+        let most = implied.max_by_key(|entry| entry.modules.len());
+        let brought = most.map_or_else(Set::default, |entry| entry.modules.clone());
+        let modules = profile.declared.or(&brought);
+        Some(Key { realm: profile.realm, sees: profile.locked.clone(), modules })
+    }
+
+    /// The zygote of the given tree that is being made and will have all that the handler declares: it needs none of its
+    /// own beside that, and owes nobody for what was given.
+    fn given(state: &State, profile: &Profile) -> Option<watch::Receiver<Option<Made>>> {
+        let all = |seed: &&Seed| {
+            profile.declared.within(&seed.modules) && !state.shuns(profile, &seed.sees)
+        };
+        let mut seeds = profile.seeds.iter().filter(all).filter(|_| !profile.declared.is_empty());
+        seeds.find_map(|seed| match state.nodes.get(&seed.key(profile.realm)) {
+            Some(Node::Making(making)) => Some(making.clone()),
+            _ => None,
+        })
+    }
+
+    /// Makes the zygotes of a tree that these handlers may be forked from, before anybody has called them, as far as there is
+    /// room; for one handler after the other, so that those come first whose zygotes are wanted first. Returns when they are
+    /// there, or cannot be. They count as given: nobody owes for them.
+    pub async fn plant_for(self: &Arc<Self>, tree: &ZygoteTree, handlers: &[Arc<Handler>]) {
+        if self.config.zygotes == ZygotePolicy::None || self.store.is_none() {
+            return;
+        }
+        let planned = tree.planned();
+        for handler in handlers {
+            // Without the lock: there may be thousands of handlers, and calls want it.
+            tokio::task::yield_now().await;
+            if !planned.iter().any(|node| node.among(handler.imported_ahead()).is_some()) {
+                continue;
+            }
+            let begun = {
+                let mut state = self.state();
+                let (realm, seeds) = state.seeds(handler, &planned);
+                self.plant_seeds(&mut state, realm, &seeds, |_, _| true)
+            };
+            for mut making in begun {
+                // A failure was told when it happened; calls go on without it.
+                let _ = outcome(&mut making).await;
+            }
+        }
+    }
+
+    /// Starts the zygotes of the given tree that may serve the handler and are not there, as far as there is room.
+    pub(super) fn plant(self: &Arc<Self>, state: &mut State, profile: &Profile) {
+        let useful = |state: &State, seed: &Seed| !state.shuns(profile, &seed.sees);
+        self.plant_seeds(state, profile.realm, &profile.seeds, useful);
+    }
+
+    /// Those that are useful, each after the one above it, to be derived from that; whatever comes from one of no use is of
+    /// none either. Returns what to watch until they are there.
+    fn plant_seeds(
+        self: &Arc<Self>,
+        state: &mut State,
+        realm: usize,
+        seeds: &[Seed],
+        useful: impl Fn(&State, &Seed) -> bool,
+    ) -> Vec<watch::Receiver<Option<Made>>> {
+        let mut begun = Vec::new();
+        for seed in seeds {
+            let absent = state.standing(&self.config, &seed.key(realm)) == Standing::Absent;
+            if absent && !useful(state, seed) {
+                continue;
+            }
+            let view = state.view();
+            let used: u64 = view.entries.iter().map(|entry| entry.bytes).sum();
+            if used < self.room() && view.entries.len() < self.most_zygotes() {
+                let above = seed.above.map(|at| seeds[at].key(realm));
+                let from = above.map_or(Origin::Best, |above| Origin::of(state, &above));
+                begun.extend(self.ensure_from(state, &seed.key(realm), from));
+            }
+        }
+        begun
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use sandbox::fake::{FakeProvider, Operation, Recorded};
+
+    use super::*;
+    use crate::call::tests::handler;
+    use crate::import_cache::ImportTime;
+    use crate::import_cache::work::replan::tests::cache;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deploy_brings_nothing_in_and_its_function_pays_for_its_zygote_first() {
+        let (provider, handler) = (FakeProvider::default(), handler());
+        let cost = Recorded { milliseconds: 300.0, ..Recorded::default() };
+        provider.record(HashMap::from([("a".to_owned(), cost)]));
+        let cache = cache(&provider);
+        let balance = || cache.state().account.balance();
+        let opening = balance();
+        cache.prepare(&handler, || ()).await;
+        assert_eq!(provider.begun(Operation::Derive), 1);
+        assert_eq!(balance(), opening);
+        let (mut brought, mut starts) = (0.0, 0);
+        while balance() <= opening {
+            starts += 1;
+            assert!(starts < 100, "it never pays: {:?}", cache.state().account);
+            let pick = cache.pick(&handler).await.unwrap();
+            cache.learn(&handler, &pick, Vec::new(), ImportTime::Load(0.0));
+            cache.take_in();
+            let id = &handler.id;
+            let measured = cache.state().profiles[id].measured();
+            brought += crate::import_cache::model::spending::brings(measured);
+        }
+        assert!(brought > MAKING_MS + 300.0, "{brought} ms");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_start_brings_nothing_in_before_its_imports_were_measured() {
+        let (provider, handler) = (FakeProvider::default(), handler());
+        let cache = cache(&provider);
+        let balance = || cache.state().account.balance();
+        let opening = balance();
+        let pick = cache.pick(&handler).await.unwrap();
+        assert!(cache.state().profiles[&handler.id].needed() > 0.0, "it declares an import");
+        assert!(balance() <= opening);
+        cache.learn(&handler, &pick, vec!["a".to_owned()], ImportTime::Load(100.0));
+        cache.take_in();
+        assert!(balance() > opening);
+    }
+}

@@ -1,0 +1,362 @@
+//! Making better zygotes, off the path of calls: the shell around [`plan`].
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, timeout};
+
+use super::ImportCache;
+use crate::config::ZygotePolicy;
+use crate::handler_cache::Offer;
+use crate::import_cache::model::catalog::Book;
+use crate::import_cache::model::profile::Profile;
+use crate::import_cache::model::set::Set;
+use crate::import_cache::policy::benefit::{Demand, MAKING_MS};
+use crate::import_cache::policy::evict::{Room, Victims, per_byte};
+use crate::import_cache::policy::plan::{Build, Means, plan};
+use crate::import_cache::state::cache_state::State;
+use crate::import_cache::state::zygote::{Key, View};
+use crate::import_cache::work::create::outcome;
+
+/// Seconds that count as "of late" where hardly anything is started.
+const LONGEST: f64 = 86_400.0;
+
+/// All that a plan is made from, as it is at one moment.
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    pub(super) view: Arc<View>,
+    pub(super) book: Arc<Book>,
+    /// The part of starts that are of locks never seen before.
+    pub(super) novelty: f64,
+    /// Idle instances, those first that save least for each byte: milliseconds of late.
+    pub(super) idle: Vec<Offer>,
+    profiles: Vec<(Arc<Profile>, f64)>,
+}
+
+impl Snapshot {
+    /// Who was started of late, and how often.
+    pub(super) fn demands(&self) -> Vec<Demand<'_>> {
+        self.profiles.iter().map(|(profile, weight)| Demand { profile, weight: *weight }).collect()
+    }
+}
+
+/// A zygote to make.
+#[derive(Debug)]
+struct Planned {
+    key: Key,
+    /// What it is expected to cost.
+    milliseconds: f64,
+    victims: Victims,
+    /// Where the victims are.
+    snapshot: Snapshot,
+}
+
+impl ImportCache {
+    /// Takes in what calls have shown, and has better zygotes made if they miss any, in the next quiet moment.
+    pub(super) fn improve(self: &Arc<Self>) {
+        if self.improving.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let cache = Arc::clone(self);
+        let work = async move {
+            tokio::select! {
+                () = cache.halt.cancelled() => return,
+                () = cache.traffic.lull() => {}
+            }
+            cache.improving.store(false, Ordering::Release);
+            cache.take_in();
+            let missed = cache.state().missed;
+            if cache.config.zygotes == ZygotePolicy::Utility && missed >= MAKING_MS {
+                cache.improved().await;
+            }
+        };
+        self.errands.spawn_on(work, &self.runtime);
+    }
+
+    /// Has better zygotes made until none is worth it, or what may be spent is spent. One does so at a time, and nobody waits
+    /// for him: he looks again before he ends.
+    async fn improved(self: &Arc<Self>) {
+        loop {
+            let Ok(alone) = self.planners.try_acquire() else { return };
+            self.plan_and_make().await;
+            drop(alone);
+            // What was missed since the last plan was begun is in none.
+            let missed = self.state().missed;
+            if missed < MAKING_MS || self.halt.is_cancelled() {
+                return;
+            }
+        }
+    }
+
+    async fn plan_and_make(self: &Arc<Self>) {
+        loop {
+            tokio::select! {
+                () = self.halt.cancelled() => return,
+                () = self.traffic.lull() => {}
+            }
+            let begun = Instant::now();
+            let planned = self.planned().await;
+            self.state().account.spend(begun.elapsed().as_secs_f64() * 1e3);
+            let Some(plan) = planned else { return };
+            self.give_up(&plan.snapshot, &plan.victims);
+            let Planned { key, milliseconds, snapshot, .. } = plan;
+            // Whoever learns meanwhile need not copy the book.
+            drop(snapshot);
+            // The next plan does without one that fails, or seems to hang.
+            let patience = self.patience(&key);
+            self.pay_for(&key, milliseconds, patience, |state, cost| state.account.spend(cost))
+                .await;
+        }
+    }
+
+    /// Has a zygote made, unless it is there or refused, and waits for it as long as `patience` lasts. `pay` is told the
+    /// milliseconds of a processor that it costs: those expected when it begins, and then by how much that was wrong. False:
+    /// it was not waited for to the end.
+    pub(super) async fn pay_for(
+        self: &Arc<Self>,
+        key: &Key,
+        expected: f64,
+        patience: Duration,
+        pay: impl Fn(&mut State, f64),
+    ) -> bool {
+        let Some(mut making) = self.ensure(key) else { return true };
+        pay(&mut self.state(), expected);
+        let begun = Instant::now();
+        let made = timeout(patience, outcome(&mut making)).await;
+        let took = match &made {
+            Ok(Ok(Some(kept))) => kept.zygote.imports().milliseconds,
+            // Its failure was told when it happened. What has failed, or was given up, has cost as well.
+            _ => begun.elapsed().as_secs_f64() * 1e3,
+        };
+        pay(&mut self.state(), MAKING_MS + took - expected);
+        made.is_ok()
+    }
+
+    async fn planned(self: &Arc<Self>) -> Option<Planned> {
+        let purse = {
+            let mut state = self.state();
+            state.missed = 0.0;
+            state.account.balance()
+        };
+        if purse <= 0.0 {
+            return None;
+        }
+        let cache = Arc::clone(self);
+        // It takes a millisecond or some: more than calls on this thread should wait.
+        spawn_blocking(move || cache.think(purse)).await.ok().flatten()
+    }
+
+    /// What is most worth making with that many milliseconds, if anything is.
+    fn think(&self, purse: f64) -> Option<Planned> {
+        let snapshot = self.snapshot();
+        let barred = self.state().barred(&self.config);
+        let (left, cap, zygotes) = (self.left_to(&snapshot), self.room(), self.most_zygotes());
+        let refused = |realm, sees: &Set, modules: &Set| {
+            barred.contains(&Key { realm, sees: sees.clone(), modules: modules.clone() })
+        };
+        let entries = &snapshot.view.entries;
+        let demands = snapshot.demands();
+        // Where zygotes have a cap of their own, instances cannot make room for them.
+        let (idle, bytes) = if cap < left { (&[][..], cap) } else { (&snapshot.idle[..], left) };
+        let means = Means { room: Room { bytes, zygotes }, milliseconds: purse };
+        let (book, novelty) = (&snapshot.book, snapshot.novelty);
+        let build = plan(entries, idle, &demands, book, novelty, means, refused)?;
+        let Build { realm, sees, modules, milliseconds, evict: victims } = build;
+        drop(demands);
+        let key = Key { realm, sees, modules };
+        Some(Planned { key, milliseconds, victims, snapshot })
+    }
+
+    /// Works out anew what handlers need of whose packages something else is known now. Without the lock: there may be
+    /// thousands, and calls want it.
+    fn work_out(&self) {
+        let (book, stale) = {
+            let state = self.state();
+            (Arc::clone(&state.book), state.stale(self.config.zygote_idle))
+        };
+        for (handler, profile) in stale {
+            let needs = profile.work_out(&book);
+            drop(profile);
+            if let Some(profile) = self.state().profiles.get_mut(&handler) {
+                Arc::make_mut(profile).adopt(needs);
+            }
+        }
+    }
+
+    /// What is known now, with what handlers need worked out from the latest costs.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        self.work_out();
+        let mut state = self.state();
+        state.look_again();
+        let (view, book, starts) = (state.view(), Arc::clone(&state.book), state.starts);
+        let (half_life, idle) = (self.config.zygote_half_life, self.config.zygote_idle);
+        let rate = state.rate.per_second(Instant::now());
+        // Whoever was not started for so long demands nothing: what was given up with age would be made again.
+        let recent = state.profiles.values().filter(|profile| profile.started_within(idle));
+        let weighed =
+            recent.map(|profile| (Arc::clone(profile), profile.weight(starts, half_life)));
+        let profiles: Vec<(Arc<Profile>, f64)> = weighed.collect();
+        let novelty = state.novelty;
+        drop(state);
+        let starts: f64 = profiles.iter().map(|(_, weight)| weight).sum();
+        // "Of late" is counted in starts for zygotes: as many seconds count for idle instances.
+        let idle = self.offers((starts.max(1.0) / rate.max(f64::MIN_POSITIVE)).min(LONGEST));
+        Snapshot { view, book, novelty, idle, profiles }
+    }
+
+    /// The idle instances, with what each saves in that many seconds, the least for each byte first.
+    pub(super) fn offers(&self, seconds: f64) -> Vec<Offer> {
+        let mut offers =
+            self.idle.as_ref().map_or_else(Vec::new, |idle| idle.offers(Instant::now()));
+        offers.iter_mut().for_each(|offer| offer.saves *= seconds);
+        let density = |offer: &Offer| per_byte(offer.saves, offer.bytes);
+        // The older first of equals.
+        offers.sort_by(|one, other| {
+            density(one).total_cmp(&density(other)).then(one.ticket.cmp(&other.ticket))
+        });
+        offers
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::collections::HashMap;
+
+    use sandbox::fake::{FakeProvider, Operation, Recorded};
+    use tokio::task::yield_now;
+    use tokio::time::sleep;
+    use tokio_util::sync::CancellationToken;
+    use tokio_util::task::TaskTracker;
+
+    use super::*;
+    use crate::call::Handler;
+    use crate::call::tests::handler;
+    use crate::config::EngineConfig;
+    use crate::import_cache::ImportTime;
+    use function::VersionId;
+
+    pub(crate) fn layer_of(name: &str) -> sandbox::Layer {
+        name.parse().unwrap()
+    }
+
+    /// One that knows locks by their directories only.
+    pub(crate) fn cache(provider: &FakeProvider) -> Arc<ImportCache> {
+        cache_of(provider, EngineConfig::default())
+    }
+
+    pub(crate) fn cache_of(provider: &FakeProvider, config: EngineConfig) -> Arc<ImportCache> {
+        ImportCache::new(
+            Arc::new(provider.clone()),
+            Arc::new(config),
+            None,
+            None,
+            TaskTracker::new(),
+            CancellationToken::new(),
+        )
+    }
+
+    /// A start that imports `module` itself.
+    pub(crate) async fn start(
+        cache: &Arc<ImportCache>,
+        handler: &Handler,
+        module: &str,
+        milliseconds: f64,
+    ) {
+        let pick = cache.pick(handler).await.unwrap();
+        let modules = vec![module.to_owned()];
+        cache.learn(handler, &pick, modules, ImportTime::Load(milliseconds));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_to_plan_while_a_slow_zygote_is_made_and_what_was_missed_is_made_after_it()
+    {
+        let provider = FakeProvider::default();
+        let cost = |milliseconds| Recorded { milliseconds, ..Recorded::default() };
+        let costs = [("a".to_owned(), cost(3000.0)), ("b".to_owned(), cost(100.0))];
+        provider.record(HashMap::from(costs));
+        let cache = cache(&provider);
+        cache.state().account.earn(1e6, 500.0);
+        let named = |name| Handler { id: VersionId(Arc::from(name)), ..handler() };
+        let other = Handler { packages: Some(layer_of("packages/q")), ..named("other") };
+        let bare = Handler { packages: None, imports: Vec::new(), ..named("bare") };
+        start(&cache, &handler(), "a", 3000.0).await;
+        start(&cache, &handler(), "a", 3000.0).await;
+        sleep(Duration::from_millis(10)).await;
+        assert_eq!(provider.begun(Operation::Derive), 1);
+        for _ in 0..20 {
+            start(&cache, &other, "b", 100.0).await;
+            sleep(Duration::from_millis(50)).await;
+        }
+        cache.prepare(&bare, || ()).await;
+        assert_eq!(provider.census().derived_zygotes, 0, "that one is still being made");
+        assert!(cache.errands.len() <= 3, "{} wait", cache.errands.len());
+        sleep(Duration::from_secs(10)).await;
+        assert_eq!(provider.census().derived_zygotes, 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_missed_while_somebody_plans_is_planned_for_before_he_ends() {
+        let (provider, handler) = (FakeProvider::default(), handler());
+        let cache = cache(&provider);
+        // One start does not repay a zygote.
+        start(&cache, &handler, "a", 100.0).await;
+        cache.take_in();
+        // Until a plan is begun. It may be over by then: what is missed next has a plan of its own.
+        while cache.state().missed > 0.0 {
+            yield_now().await;
+        }
+        // Nobody else is sent for.
+        cache.improving.store(true, Ordering::Release);
+        start(&cache, &handler, "a", 100.0).await;
+        cache.take_in();
+        cache.improved().await;
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(provider.begun(Operation::Derive), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_snapshot_shows_what_handlers_need_by_the_latest_costs() {
+        let (provider, handler) = (FakeProvider::default(), handler());
+        let cache = cache(&provider);
+        start(&cache, &handler, "a", 100.0).await;
+        cache.take_in();
+        let needed = |profile: &Profile| profile.needed();
+        assert_eq!(
+            cache.snapshot().demands().iter().map(|d| needed(d.profile)).sum::<f64>(),
+            100.0
+        );
+        {
+            let mut state = cache.state();
+            let sees = state.profiles[&handler.id].locked.clone();
+            let file = sandbox::LoadedFile {
+                module: "a".to_owned(),
+                milliseconds: 40.0,
+                ..sandbox::LoadedFile::default()
+            };
+            let told = sandbox::Imports { files: vec![file], ..sandbox::Imports::default() };
+            Arc::make_mut(&mut state.book).measure(&sees, &told);
+        }
+        assert_eq!(cache.snapshot().demands().iter().map(|d| needed(d.profile)).sum::<f64>(), 40.0);
+        assert_eq!(needed(&cache.state().profiles[&handler.id]), 40.0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_learnt_thought_about_or_made_while_a_call_is_under_way() {
+        let (provider, handler) = (FakeProvider::default(), handler());
+        let cache = cache(&provider);
+        let call = cache.traffic.enter();
+        for _ in 0..10 {
+            let pick = cache.pick(&handler).await.unwrap();
+            cache.learn(&handler, &pick, vec!["a".to_owned()], ImportTime::Load(100.0));
+            sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(provider.begun(Operation::Derive), 0);
+        assert_eq!(cache.state().lessons.len(), 10);
+        drop(call);
+        sleep(Duration::from_millis(100)).await;
+        assert_eq!(provider.begun(Operation::Derive), 1);
+        assert_eq!(cache.state().lessons.len(), 0);
+    }
+}
