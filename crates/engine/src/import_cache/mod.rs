@@ -1,14 +1,35 @@
-//! The import cache: zygotes, who is forked from which, and which there should be.
+//! The import cache: which zygotes exist, which are derived from which, and which should be made next.
 //!
-//! Four floors; each uses only those below it: `work` (tasks and calls), `state` (what is kept under the one lock), `policy`
-//! (decisions, as pure functions), `model` (what is known of packages and handlers).
+//! ```text
+//!   Absent ──wanted──► Making ──► Ready ──lost, an impostor, evicted, too old──► Absent
+//!                        └──────► Refused ──(failed: after a while)────────────► Absent
+//!
+//!   call ─► pick ─► fork ─► load ─► observe ─┐
+//!                    what it imported        ▼
+//!                              replan ─► create ─► measure
+//! ```
+//!
+//! There is one tree for each trust domain: tenant, kind of sandbox, Python and network class. A zygote sees an exact set
+//! of distributions, and serves only handlers that locked every one of them (the trust rule). A task of its own makes
+//! each zygote: callers watch it, so it is made once however many calls ask for it, and the task goes on when they leave.
+//! A zygote whose imports left threads or open files is refused for as long as the worker lives. One that was lost is
+//! refused for a while. A set whose zygote could not be made is refused for twice as long after each further failure.
+//!
+//! Four floors; each uses only those below it:
+//!
+//! ```text
+//!   work/    tasks and calls: pick, observe, prewarm, replan, create, rebalance, replace, report
+//!   state/   what is kept under the one lock: zygotes, refusals, observations, whose turn it is to be made
+//!   policy/  decisions, as pure functions: select, plan, candidates, benefit, price, evict, forkable
+//!   model/   what is known: sets, the catalog of modules, profiles of handlers, estimates, provenance, lookups
+//! ```
 
 mod model;
 mod policy;
 mod state;
 mod work;
 
+pub use model::import_time::ImportTime;
+pub use state::pick::Pick;
 pub(crate) use state::zygote::Kept;
 pub use work::ImportCache;
-pub use work::observe::ImportTime;
-pub use work::pick::Pick;

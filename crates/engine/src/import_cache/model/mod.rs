@@ -2,6 +2,8 @@
 
 pub(crate) mod catalog;
 pub(crate) mod entry;
+pub(crate) mod estimate;
+pub(crate) mod import_time;
 pub(crate) mod lookups;
 pub(crate) mod memory_model;
 pub(crate) mod profile;

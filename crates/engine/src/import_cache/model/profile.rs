@@ -8,11 +8,11 @@ use tokio::time::Instant;
 use crate::call::Handler;
 use crate::import_cache::model::catalog::Book;
 use crate::import_cache::model::entry::Entry;
+use crate::import_cache::model::estimate::Belief;
+use crate::import_cache::model::import_time::ImportTime;
 use crate::import_cache::model::lookups::{set_by, went_through_all};
-use crate::import_cache::model::provenance::Trust;
 use crate::import_cache::model::set::Set;
 use crate::import_cache::model::spending::Debt;
-use crate::import_cache::work::observe::ImportTime;
 
 /// Loads that are observed in any case; later ones only when they come from another zygote than the last.
 const OBSERVED_LOADS: u32 = 2;
@@ -281,71 +281,6 @@ pub(crate) struct Needs {
     needs: Vec<(u32, f64)>,
     alone: f64,
     read: u64,
-}
-
-/// The book as one reads it who has a certain lock.
-#[derive(Debug)]
-pub(crate) struct Belief<'a> {
-    book: &'a Book,
-    locked: Set,
-    trust: Trust,
-    /// Those that he sets.
-    variables: Set,
-    shares: Option<&'a HashMap<u32, f64>>,
-}
-
-impl<'a> Belief<'a> {
-    /// Of nobody in particular who locked `locked`.
-    pub(crate) fn of(book: &'a Book, locked: &Set) -> Self {
-        let (trust, variables) = (book.trust(locked), Set::default());
-        Self { book, locked: locked.clone(), trust, variables, shares: None }
-    }
-
-    /// Whether he who reads it so may use a zygote that sees `sees`.
-    pub(crate) fn may_use(&self, sees: &Set) -> bool {
-        sees.within(&self.locked)
-    }
-
-    /// Milliseconds that importing the piece takes by itself: as a zygote told that is believed, else as the handler's own
-    /// load did, else as anybody says.
-    pub(crate) fn cost(&self, piece: u32) -> f64 {
-        let own = || self.shares.and_then(|shares| shares.get(&piece).copied());
-        let known = self.book.measured(piece, &self.trust).or_else(own);
-        known.unwrap_or_else(|| self.book.hearsay(piece))
-    }
-
-    /// What can be imported by itself out of `pieces`, and looks up nothing that he sets: see [`Book::closed`].
-    pub(crate) fn closed(&self, pieces: &Set) -> Set {
-        self.book.closed(pieces, &self.trust, &self.variables)
-    }
-
-    /// What a zygote of these distributions looks up and does not find: none of themselves.
-    pub(crate) fn reads(&self, distributions: &Set) -> Set {
-        let all: Set =
-            distributions.iter().flat_map(|of| self.book.reads(of, &self.trust)).collect();
-        all.without(&self.book.found_as(distributions))
-    }
-
-    /// Whether one that sees more may be derived from a zygote that sees `sees` and has looked these up: what it would see
-    /// in addition was not missed.
-    pub(crate) fn bears(&self, sees: &Set, reads: &Set, more: &Set) -> bool {
-        !self.book.finds(more, reads) && (sees == more || !went_through_all(reads))
-    }
-
-    /// Whether a distribution looks up a variable that he sets.
-    fn minds(&self, distribution: u32) -> bool {
-        self.book.reads(distribution, &self.trust).any(|read| self.variables.contains(read))
-    }
-
-    /// What a zygote whose own imports take that long can be expected to cost.
-    pub(crate) fn weigh(&self, milliseconds: f64) -> u64 {
-        self.book.weigh(milliseconds)
-    }
-
-    /// What such a zygote weighed: see [`Book::weight`].
-    pub(crate) fn weight(&self, sees: &Set, asked: &Set, had: &Set) -> Option<u64> {
-        self.book.weight(sees, asked, had)
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use crate::import_cache::model::catalog::Book;
 use crate::import_cache::model::entry::Entry;
-use crate::import_cache::model::profile::Belief;
+use crate::import_cache::model::estimate::Belief;
 use crate::import_cache::model::set::Set;
 use crate::import_cache::policy::benefit::{Demand, Worth};
 

@@ -3,5 +3,7 @@
 pub(crate) mod benefit;
 pub(crate) mod candidates;
 pub(crate) mod evict;
+pub(crate) mod forkable;
 pub(crate) mod plan;
+pub(crate) mod price;
 pub(crate) mod select;

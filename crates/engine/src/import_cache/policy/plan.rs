@@ -11,11 +11,12 @@ use std::rc::Rc;
 use crate::handler_cache::Offer;
 use crate::import_cache::model::catalog::Book;
 use crate::import_cache::model::entry::Entry;
-use crate::import_cache::model::profile::Belief;
+use crate::import_cache::model::estimate::Belief;
 use crate::import_cache::model::set::Set;
-use crate::import_cache::policy::benefit::{Demand, Price, Worth, price as price_of};
+use crate::import_cache::policy::benefit::{Demand, Worth};
 use crate::import_cache::policy::candidates::{Candidate, candidates};
 use crate::import_cache::policy::evict::{self, Room, Victims};
+use crate::import_cache::policy::price::{Price, price as price_of};
 
 /// Candidates that are tried against what would have to go.
 const TRIED: usize = 6;
@@ -184,11 +185,11 @@ mod tests {
     use sandbox::{Imports, LoadedFile};
 
     use super::*;
-    use crate::import_cache::ImportTime;
     use crate::import_cache::model::catalog::tests::simple;
     use crate::import_cache::model::entry::tests::{entry, set, trees};
+    use crate::import_cache::model::import_time::ImportTime;
     use crate::import_cache::model::profile::Profile;
-    use crate::import_cache::policy::benefit::MAKING_MS;
+    use crate::import_cache::policy::price::MAKING_MS;
 
     fn profiles() -> impl Strategy<Value = Vec<Profile>> {
         let lock = prop::collection::btree_set(0u32..8, 1..5);

@@ -3,23 +3,8 @@
 //! None can miss: a root zygote has imported nothing, so every handler may be forked from it; and where no zygote can be
 //! had at all, a fresh interpreter serves.
 
-use sandbox::Imports;
-
 use crate::import_cache::model::entry::Entry;
 use crate::import_cache::model::profile::Profile;
-
-/// How it stands with one zygote.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// There is none.
-    Absent,
-    /// It is being made.
-    Making,
-    /// It can be forked.
-    Ready,
-    /// It cannot be made, or cannot be forked safely; not now, or never.
-    Refused,
-}
 
 /// Milliseconds that a fork takes longer for each module that its zygote has imported: 1.6 ms from a bare
 /// interpreter to numpy and pandas, some 900 of them (page tables are copied).
@@ -60,47 +45,9 @@ pub(crate) fn root(entries: &[Entry], realm: usize) -> Option<usize> {
     entries.iter().position(|entry| entry.realm == realm && entry.root())
 }
 
-/// Why a zygote must not be forked, if it must not.
-///
-/// Threads do not survive a fork, and the locks that they hold stay locked for ever. Open files do not survive ours,
-/// which closes them, but for the first three numbers; nor do interval timers survive any. Shared memory would join functions that were never to meet: what one
-/// writes there another reads. A file from outside its own package set may hold anything: such a zygote would bring it to
-/// handlers that never asked for it (DESIGN §6).
-pub(crate) fn unfit(imports: &Imports) -> Option<String> {
-    if imports.threads > 0 {
-        return Some(format!("its imports left {} threads or processes running", imports.threads));
-    }
-    if imports.shared == u32::MAX {
-        return Some("its imports left more of a memory map than is looked at".to_owned());
-    }
-    if imports.shared > 0 {
-        return Some(format!(
-            "its imports left {} mappings of memory that all forks would write to",
-            imports.shared
-        ));
-    }
-    if imports.fds > 0 {
-        return Some(format!("its imports left {} files open", imports.fds));
-    }
-    if imports.scratch {
-        return Some("its imports left more in /tmp than forks can be given".to_owned());
-    }
-    if imports.timers {
-        return Some("its imports left a timer set, which forks do not have".to_owned());
-    }
-    let trusted = ["/opt/python/", "/opt/lambswool/", "/usr/"];
-    let sealed =
-        |file: &str| trusted.iter().any(|place| file.starts_with(place)) && !file.contains("/../");
-    let stray = imports.files.iter().find(|file| !sealed(&file.path));
-    stray.map(|file| {
-        format!("module {} was loaded from {}, outside its package set", file.module, file.path)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use sandbox::LoadedFile;
 
     use super::*;
     use crate::import_cache::model::catalog::tests::simple;
@@ -169,31 +116,5 @@ mod tests {
             // A fork's own cost may decide between equals.
             prop_assert!(spared(&both) >= spared(&entries) - 0.1);
         }
-    }
-
-    #[test]
-    fn a_zygote_with_threads_open_files_or_a_file_from_elsewhere_is_unfit() {
-        let file = |path: &str| Imports {
-            files: vec![LoadedFile { path: path.to_owned(), ..LoadedFile::default() }],
-            ..Imports::default()
-        };
-        assert_eq!(unfit(&Imports::default()), None);
-        assert_eq!(unfit(&file("/opt/python/numpy/__init__.py")), None);
-        assert_eq!(unfit(&file("/usr/lib/python3.12/json/__init__.py")), None);
-        assert!(unfit(&file("/tmp/m.py")).is_some());
-        assert!(unfit(&file("/var/task/m.py")).is_some());
-        assert!(unfit(&file("/opt/python/../../tmp/m.py")).is_some());
-        assert!(unfit(&file("m.py")).is_some());
-        assert!(unfit(&Imports { scratch: true, ..Imports::default() }).is_some());
-        assert!(unfit(&Imports { threads: 1, ..Imports::default() }).is_some());
-        assert!(unfit(&Imports { fds: 1, ..Imports::default() }).is_some());
-        assert!(unfit(&Imports { shared: 1, ..Imports::default() }).is_some());
-        assert!(unfit(&Imports { timers: true, ..Imports::default() }).is_some());
-    }
-
-    #[test]
-    fn a_failed_import_does_not_make_a_zygote_unfit() {
-        let failed = vec![("extra".to_owned(), "ImportError: libGL.so.1".to_owned())];
-        assert_eq!(unfit(&Imports { failed, ..Imports::default() }), None);
     }
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use function::VersionId;
 use sandbox::{Kind, Network, PythonSpec};
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::call::Handler;
@@ -14,15 +14,13 @@ use crate::import_cache::model::catalog::Book;
 use crate::import_cache::model::profile::{Profile, Seed};
 use crate::import_cache::model::set::Set;
 use crate::import_cache::model::spending::{Account, brings};
-use crate::import_cache::policy::select::Standing;
 use crate::import_cache::state::backoff::Setback;
+use crate::import_cache::state::creation::{Node, Origin, Standing};
+use crate::import_cache::state::observations::{Lesson, Lessons};
 use crate::import_cache::state::zygote::{Kept, Key, View};
-use crate::import_cache::work::create::Made;
-use crate::import_cache::work::observe::Lessons;
 use crate::package::Distribution;
 use crate::popularity::Rate;
 use crate::zygote_tree::Planned;
-use function::VersionId;
 
 /// Package sets whose refusal is remembered, at most.
 const REFUSALS: usize = 1024;
@@ -32,13 +30,6 @@ const NOVELTY_STARTS: f64 = 200.0;
 
 /// Handlers that are remembered, at most; those that were started least of late go first.
 const PROFILES: usize = 2048;
-
-#[derive(Debug)]
-pub(crate) enum Node {
-    Making(watch::Receiver<Option<Made>>),
-    Ready(Arc<Kept>),
-    Refused { why: String, since: Instant, for_good: bool },
-}
 
 /// What a zygote never leaves: it serves only handlers of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -191,6 +182,19 @@ impl State {
         self.account.earn(brought, half_life);
     }
 
+    /// Takes in what a handler has shown.
+    pub(crate) fn take_in(&mut self, lesson: &Lesson, half_life: f64) {
+        let Some(profile) = self.profiles.get_mut(&lesson.handler) else { return };
+        let (book, profile) = (Arc::make_mut(&mut self.book), Arc::make_mut(profile));
+        let said = lesson.modules.iter();
+        let new = said.filter_map(|module| book.piece(&profile.locked, module)).collect();
+        profile.learn(lesson.zygote, &lesson.had, &new, lesson.took, book);
+        self.missed += profile.saved(&new);
+        if lesson.earns {
+            self.earn(&lesson.handler, half_life);
+        }
+    }
+
     /// Notes that so much was spent for the handler, because it was deployed.
     pub(crate) fn owe(&mut self, handler: &VersionId, milliseconds: f64) {
         if let Some(profile) = self.profiles.get_mut(handler) {
@@ -274,6 +278,15 @@ impl State {
                 Standing::Refused
             }
             Some(Node::Refused { .. }) => Standing::Absent,
+        }
+    }
+
+    /// What one is to be derived from for which the zygote of that key is meant.
+    pub(crate) fn origin(&self, key: &Key) -> Origin {
+        match self.nodes.get(key) {
+            Some(Node::Ready(kept)) => Origin::There(Arc::clone(kept)),
+            Some(Node::Making(making)) => Origin::Coming(making.clone()),
+            Some(Node::Refused { .. }) | None => Origin::Best,
         }
     }
 

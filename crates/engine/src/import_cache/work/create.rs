@@ -11,18 +11,16 @@ use tokio::time::{Instant, timeout};
 use super::ImportCache;
 use crate::budget::Reserved;
 use crate::config::ZygotePolicy;
+use crate::import_cache::model::estimate::Belief;
 use crate::import_cache::model::lookups::{all_looked_up, bounded};
-use crate::import_cache::model::profile::Belief;
 use crate::import_cache::model::set::Set;
-use crate::import_cache::policy::benefit::ancestor;
-use crate::import_cache::policy::select::{Standing, unfit};
-use crate::import_cache::state::cache_state::{Node, Realm, State};
+use crate::import_cache::policy::forkable::unfit;
+use crate::import_cache::policy::price::ancestor;
+use crate::import_cache::state::cache_state::{Realm, State};
 use crate::import_cache::state::claim::Claim;
+use crate::import_cache::state::creation::{Made, Node, Origin, Standing, outcome};
 use crate::import_cache::state::zygote::{Kept, Key, View};
 use crate::pages::Pages;
-
-/// What comes of making a zygote. Ok(None): it was made, but must not be forked.
-pub(crate) type Made = Result<Option<Arc<Kept>>, Arc<ProviderError>>;
 
 /// A zygote that was made.
 #[derive(Debug)]
@@ -34,35 +32,6 @@ pub(super) struct Derived {
     pub(super) claim: Option<Claim>,
     /// Held until it is weighed itself.
     pub(super) reserved: Option<Reserved>,
-}
-
-/// What a zygote is to be derived from. If that cannot be: the best that there is when its turn comes.
-#[derive(Debug)]
-pub(super) enum Origin {
-    Best,
-    There(Arc<Kept>),
-    /// It is made first.
-    Coming(watch::Receiver<Option<Made>>),
-}
-
-impl Origin {
-    /// The zygote of that key.
-    pub(super) fn of(state: &State, key: &Key) -> Self {
-        match state.nodes.get(key) {
-            Some(Node::Ready(kept)) => Self::There(Arc::clone(kept)),
-            Some(Node::Making(making)) => Self::Coming(making.clone()),
-            Some(Node::Refused { .. }) | None => Self::Best,
-        }
-    }
-
-    /// Waits until it is there.
-    async fn there(self) -> Option<Arc<Kept>> {
-        match self {
-            Self::Best => None,
-            Self::There(kept) => Some(kept),
-            Self::Coming(mut making) => outcome(&mut making).await.ok().flatten(),
-        }
-    }
 }
 
 impl ImportCache {
@@ -321,36 +290,4 @@ impl ImportCache {
 /// something.
 pub(super) fn is_of_the_set(error: &ProviderError) -> bool {
     !matches!(error, ProviderError::Exhausted { .. } | ProviderError::WardenGone)
-}
-
-/// Waits for what comes of it.
-pub(super) async fn outcome(
-    making: &mut watch::Receiver<Option<Made>>,
-) -> Result<Option<Arc<Kept>>, ProviderError> {
-    match making.wait_for(Option::is_some).await.as_deref() {
-        Ok(Some(Ok(kept))) => Ok(kept.clone()),
-        Ok(Some(Err(error))) => Err(retell(error)),
-        Ok(None) | Err(_) => Err(ProviderError::Interpreter("its start was given up".to_owned())),
-    }
-}
-
-/// An error for each of those who waited for the same thing.
-fn retell(error: &ProviderError) -> ProviderError {
-    match error {
-        ProviderError::Exhausted { what } => ProviderError::Exhausted { what: what.clone() },
-        ProviderError::ZygoteLost { id, reason } => {
-            ProviderError::ZygoteLost { id: *id, reason: reason.clone() }
-        }
-        ProviderError::Killed { reason } => ProviderError::Killed { reason: reason.clone() },
-        ProviderError::Impostor { id, reason } => {
-            ProviderError::Impostor { id: *id, reason: reason.clone() }
-        }
-        ProviderError::Step { step, source } => {
-            ProviderError::Step { step, source: io::Error::new(source.kind(), source.to_string()) }
-        }
-        ProviderError::Absent(text) => ProviderError::Absent(text.clone()),
-        ProviderError::WardenGone => ProviderError::WardenGone,
-        ProviderError::Interpreter(text) => ProviderError::Interpreter(text.clone()),
-        ProviderError::Refused(text) => ProviderError::Refused(text.clone()),
-    }
 }

@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::ImportCache;
-use crate::import_cache::model::profile::Belief;
+use crate::import_cache::model::estimate::Belief;
 use crate::import_cache::model::set::Set;
 use crate::import_cache::state::creation_queue::{Queue, Room};
 use crate::import_cache::state::zygote::Key;
@@ -195,6 +195,7 @@ impl Drop for Tardy<'_> {
 mod tests {
     use std::collections::HashMap;
 
+    use function::VersionId;
     use sandbox::fake::{FakeProvider, Operation, Recorded};
     use tokio::time::sleep;
 
@@ -203,7 +204,6 @@ mod tests {
     use crate::call::tests::handler;
     use crate::config::EngineConfig;
     use crate::import_cache::work::replan::tests::{cache, layer_of};
-    use function::VersionId;
 
     /// A handler of that tenant's with packages of its own, of which it imports `module`.
     fn of(tenant: &str, name: &str, module: &str) -> Handler {

@@ -1,17 +1,21 @@
 //! Tasks and calls: what touches processes, clocks and the lock, and does what the policies say.
 
-pub(super) mod create;
+mod create;
 mod create_queue;
-pub(super) mod observe;
-pub(super) mod pick;
+mod observe;
+mod pick;
 mod prewarm;
 mod rebalance;
+mod replace;
 mod replan;
 mod report;
+mod snapshot;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use create_queue::Turns;
+use function::VersionId;
 use sandbox::Provider;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -19,8 +23,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::model::profile::Profile;
-use super::state::cache_state::{Node, State};
+use super::state::cache_state::State;
 use super::state::claim::Claims;
+use super::state::creation::Node;
 use super::state::zygote::{Kept, Key};
 use crate::budget::Budget;
 use crate::call::Handler;
@@ -32,8 +37,6 @@ use crate::scheduler::Scheduler;
 use crate::secrets::{NoSecrets, SecretStore};
 use crate::traffic::Traffic;
 use crate::zygote_tree::{Planned, ZygoteTree};
-use create_queue::Turns;
-use function::VersionId;
 
 /// Zygotes, and the policy that has them made, chosen and given up. [`Engine`](crate::Engine) holds one; the simulator
 /// drives one without calls.

@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
-use sandbox::{ProviderError, SandboxId};
+use sandbox::ProviderError;
 use tokio::sync::watch;
 
 use super::{ImportCache, number};
@@ -11,46 +11,15 @@ use crate::call::Handler;
 use crate::config::ZygotePolicy;
 use crate::import_cache::model::profile::Profile;
 use crate::import_cache::model::set::Set;
-use crate::import_cache::policy::benefit::MAKING_MS;
+use crate::import_cache::policy::price::MAKING_MS;
 use crate::import_cache::policy::select;
 use crate::import_cache::state::cache_state::State;
+use crate::import_cache::state::creation::{Made, Origin, outcome};
+use crate::import_cache::state::pick::Pick;
 use crate::import_cache::state::zygote::{Kept, Key, View};
-use crate::import_cache::work::create::{Made, Origin, outcome};
 
 /// Milliseconds of imports that a start may lack and still count as one that found all that it imports.
 const GOOD_ENOUGH_MS: f64 = 1.0;
-
-/// Where a call goes on from.
-#[derive(Debug)]
-pub struct Pick {
-    /// None: a fresh interpreter.
-    pub(crate) zygote: Option<Arc<Kept>>,
-    /// It had to be made first.
-    pub(crate) cold: bool,
-    /// It has imported all that the handler is known to import.
-    pub(crate) exact: bool,
-    /// Whether to ask the handler what it imports.
-    pub(crate) observe: bool,
-}
-
-impl Pick {
-    /// A fresh interpreter.
-    pub(crate) fn fresh() -> Self {
-        Self { zygote: None, cold: true, exact: false, observe: false }
-    }
-
-    /// The zygote; none: a fresh interpreter.
-    #[must_use]
-    pub fn zygote(&self) -> Option<SandboxId> {
-        self.zygote.as_ref().map(|kept| kept.zygote.id())
-    }
-
-    /// Whether it has imported all that the handler is known to import.
-    #[must_use]
-    pub fn exact(&self) -> bool {
-        self.exact
-    }
-}
 
 impl ImportCache {
     /// Chooses where a call goes on from, and has made what should be there.

@@ -10,11 +10,10 @@ use crate::call::Handler;
 use crate::config::ZygotePolicy;
 use crate::import_cache::model::profile::{Profile, Seed};
 use crate::import_cache::model::set::Set;
-use crate::import_cache::policy::benefit::MAKING_MS;
-use crate::import_cache::policy::select::Standing;
-use crate::import_cache::state::cache_state::{Node, State};
+use crate::import_cache::policy::price::MAKING_MS;
+use crate::import_cache::state::cache_state::State;
+use crate::import_cache::state::creation::{Made, Node, Origin, Standing, outcome};
 use crate::import_cache::state::zygote::Key;
-use crate::import_cache::work::create::{Made, Origin, outcome};
 use crate::zygote_tree::ZygoteTree;
 
 impl Seed {
@@ -171,7 +170,7 @@ impl ImportCache {
             let used: u64 = view.entries.iter().map(|entry| entry.bytes).sum();
             if used < self.room() && view.entries.len() < self.most_zygotes() {
                 let above = seed.above.map(|at| seeds[at].key(realm));
-                let from = above.map_or(Origin::Best, |above| Origin::of(state, &above));
+                let from = above.map_or(Origin::Best, |above| state.origin(&above));
                 begun.extend(self.ensure_from(state, &seed.key(realm), from));
             }
         }
@@ -187,7 +186,7 @@ mod tests {
 
     use super::*;
     use crate::call::tests::handler;
-    use crate::import_cache::ImportTime;
+    use crate::import_cache::model::import_time::ImportTime;
     use crate::import_cache::work::replan::tests::cache;
 
     #[tokio::test(start_paused = true)]

@@ -9,38 +9,14 @@ use tokio::time::{Instant, timeout};
 
 use super::ImportCache;
 use crate::config::ZygotePolicy;
-use crate::handler_cache::Offer;
-use crate::import_cache::model::catalog::Book;
-use crate::import_cache::model::profile::Profile;
 use crate::import_cache::model::set::Set;
-use crate::import_cache::policy::benefit::{Demand, MAKING_MS};
-use crate::import_cache::policy::evict::{Room, Victims, per_byte};
+use crate::import_cache::policy::evict::{Room, Victims};
 use crate::import_cache::policy::plan::{Build, Means, plan};
+use crate::import_cache::policy::price::MAKING_MS;
 use crate::import_cache::state::cache_state::State;
-use crate::import_cache::state::zygote::{Key, View};
-use crate::import_cache::work::create::outcome;
-
-/// Seconds that count as "of late" where hardly anything is started.
-const LONGEST: f64 = 86_400.0;
-
-/// All that a plan is made from, as it is at one moment.
-#[derive(Debug)]
-pub(super) struct Snapshot {
-    pub(super) view: Arc<View>,
-    pub(super) book: Arc<Book>,
-    /// The part of starts that are of locks never seen before.
-    pub(super) novelty: f64,
-    /// Idle instances, those first that save least for each byte: milliseconds of late.
-    pub(super) idle: Vec<Offer>,
-    profiles: Vec<(Arc<Profile>, f64)>,
-}
-
-impl Snapshot {
-    /// Who was started of late, and how often.
-    pub(super) fn demands(&self) -> Vec<Demand<'_>> {
-        self.profiles.iter().map(|(profile, weight)| Demand { profile, weight: *weight }).collect()
-    }
-}
+use crate::import_cache::state::creation::outcome;
+use crate::import_cache::state::snapshot::Snapshot;
+use crate::import_cache::state::zygote::Key;
 
 /// A zygote to make.
 #[derive(Debug)]
@@ -168,62 +144,13 @@ impl ImportCache {
         let key = Key { realm, sees, modules };
         Some(Planned { key, milliseconds, victims, snapshot })
     }
-
-    /// Works out anew what handlers need of whose packages something else is known now. Without the lock: there may be
-    /// thousands, and calls want it.
-    fn work_out(&self) {
-        let (book, stale) = {
-            let state = self.state();
-            (Arc::clone(&state.book), state.stale(self.config.zygote_idle))
-        };
-        for (handler, profile) in stale {
-            let needs = profile.work_out(&book);
-            drop(profile);
-            if let Some(profile) = self.state().profiles.get_mut(&handler) {
-                Arc::make_mut(profile).adopt(needs);
-            }
-        }
-    }
-
-    /// What is known now, with what handlers need worked out from the latest costs.
-    pub(super) fn snapshot(&self) -> Snapshot {
-        self.work_out();
-        let mut state = self.state();
-        state.look_again();
-        let (view, book, starts) = (state.view(), Arc::clone(&state.book), state.starts);
-        let (half_life, idle) = (self.config.zygote_half_life, self.config.zygote_idle);
-        let rate = state.rate.per_second(Instant::now());
-        // Whoever was not started for so long demands nothing: what was given up with age would be made again.
-        let recent = state.profiles.values().filter(|profile| profile.started_within(idle));
-        let weighed =
-            recent.map(|profile| (Arc::clone(profile), profile.weight(starts, half_life)));
-        let profiles: Vec<(Arc<Profile>, f64)> = weighed.collect();
-        let novelty = state.novelty;
-        drop(state);
-        let starts: f64 = profiles.iter().map(|(_, weight)| weight).sum();
-        // "Of late" is counted in starts for zygotes: as many seconds count for idle instances.
-        let idle = self.offers((starts.max(1.0) / rate.max(f64::MIN_POSITIVE)).min(LONGEST));
-        Snapshot { view, book, novelty, idle, profiles }
-    }
-
-    /// The idle instances, with what each saves in that many seconds, the least for each byte first.
-    pub(super) fn offers(&self, seconds: f64) -> Vec<Offer> {
-        let mut offers =
-            self.idle.as_ref().map_or_else(Vec::new, |idle| idle.offers(Instant::now()));
-        offers.iter_mut().for_each(|offer| offer.saves *= seconds);
-        let density = |offer: &Offer| per_byte(offer.saves, offer.bytes);
-        // The older first of equals.
-        offers.sort_by(|one, other| {
-            density(one).total_cmp(&density(other)).then(one.ticket.cmp(&other.ticket))
-        });
-        offers
-    }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use std::collections::HashMap;
 
+    use function::VersionId;
     use sandbox::fake::{FakeProvider, Operation, Recorded};
     use tokio::task::yield_now;
     use tokio::time::sleep;
@@ -234,8 +161,8 @@ pub(crate) mod tests {
     use crate::call::Handler;
     use crate::call::tests::handler;
     use crate::config::EngineConfig;
-    use crate::import_cache::ImportTime;
-    use function::VersionId;
+    use crate::import_cache::model::import_time::ImportTime;
+    use crate::import_cache::model::profile::Profile;
 
     pub(crate) fn layer_of(name: &str) -> sandbox::Layer {
         name.parse().unwrap()

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use sandbox::Layer;
 
 use super::ImportCache;
-use crate::import_cache::state::cache_state::{Node, State};
+use crate::import_cache::state::cache_state::State;
+use crate::import_cache::state::creation::Node;
 use crate::import_cache::state::zygote::{Kept, View};
 use crate::status::{ImportCost, RefusedStatus, ZygoteStatus};
 use crate::zygote_tree::ZygoteTree;

@@ -4,6 +4,7 @@ use sandbox::{Imports, LoadedFile};
 
 use super::learning::MOST_MS;
 use super::*;
+use crate::import_cache::model::set::Set;
 
 pub(crate) fn brings(name: &str, modules: &[&str]) -> Distribution {
     Distribution {

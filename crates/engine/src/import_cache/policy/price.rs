@@ -1,0 +1,56 @@
+//! What a zygote is expected to cost, and from which other one it would best be derived.
+
+use crate::import_cache::model::entry::Entry;
+use crate::import_cache::model::estimate::Belief;
+use crate::import_cache::model::set::Set;
+
+/// Milliseconds of a processor that a zygote takes beside its imports: its directory, its cgroup and root, a fork and a look
+/// at it, spares and slots below it, and its end.
+pub(crate) const MAKING_MS: f64 = 20.0;
+
+/// Milliseconds of a processor and bytes that a zygote of `modules` is expected to cost beyond the best of those it can
+/// come from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Price {
+    pub(crate) milliseconds: f64,
+    pub(crate) bytes: u64,
+}
+
+/// From which entry a zygote would best be derived: of those that bear the one that has spent most on what it imports, and
+/// on nothing else, and has missed nothing that this one sees. What one loaded beyond what it was asked for comes with being asked for the same.
+pub(crate) fn ancestor(
+    entries: &[Entry],
+    realm: usize,
+    sees: &Set,
+    modules: &Set,
+    belief: &Belief<'_>,
+) -> Option<usize> {
+    let fitting = entries
+        .iter()
+        .enumerate()
+        .filter(|(_, entry)| entry.bears && entry.serves(realm, sees))
+        .filter(|(_, entry)| belief.bears(&entry.sees, &entry.reads, sees))
+        .filter(|(_, entry)| entry.modules.within(modules) || entry.asked.within(modules));
+    let spent = fitting.map(|(at, entry)| {
+        let spent: f64 = entry.modules.iter().map(|piece| belief.cost(piece)).sum();
+        (spent, entry.used, at)
+    });
+    let most = spent.max_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
+    most.map(|(_, _, at)| at)
+}
+
+pub(crate) fn price(
+    entries: &[Entry],
+    realm: usize,
+    sees: &Set,
+    modules: &Set,
+    belief: &Belief<'_>,
+) -> Price {
+    let (nothing, from) = (Set::default(), ancestor(entries, realm, sees, modules, belief));
+    let had = from.map_or(&nothing, |at| &entries[at].modules);
+    let new = modules.iter().filter(|piece| !had.contains(*piece));
+    let milliseconds: f64 = new.map(|piece| belief.cost(piece)).sum();
+    let weighed = belief.weight(sees, modules, had);
+    let bytes = weighed.unwrap_or_else(|| belief.weigh(milliseconds));
+    Price { milliseconds: MAKING_MS + milliseconds, bytes }
+}

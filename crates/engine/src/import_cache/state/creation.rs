@@ -1,0 +1,85 @@
+//! Zygotes that are being made, and what comes of it.
+
+use std::io;
+use std::sync::Arc;
+
+use sandbox::ProviderError;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::zygote::Kept;
+
+/// What comes of making a zygote. Ok(None): it was made, but must not be forked.
+pub(crate) type Made = Result<Option<Arc<Kept>>, Arc<ProviderError>>;
+
+#[derive(Debug)]
+pub(crate) enum Node {
+    Making(watch::Receiver<Option<Made>>),
+    Ready(Arc<Kept>),
+    Refused { why: String, since: Instant, for_good: bool },
+}
+
+/// How it stands with one zygote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// There is none.
+    Absent,
+    /// It is being made.
+    Making,
+    /// It can be forked.
+    Ready,
+    /// It cannot be made, or cannot be forked safely; not now, or never.
+    Refused,
+}
+
+/// What a zygote is to be derived from. If that cannot be: the best that there is when its turn comes.
+#[derive(Debug)]
+pub(crate) enum Origin {
+    Best,
+    There(Arc<Kept>),
+    /// It is made first.
+    Coming(watch::Receiver<Option<Made>>),
+}
+
+impl Origin {
+    /// Waits until it is there.
+    pub(crate) async fn there(self) -> Option<Arc<Kept>> {
+        match self {
+            Self::Best => None,
+            Self::There(kept) => Some(kept),
+            Self::Coming(mut making) => outcome(&mut making).await.ok().flatten(),
+        }
+    }
+}
+
+/// Waits for what comes of it.
+pub(crate) async fn outcome(
+    making: &mut watch::Receiver<Option<Made>>,
+) -> Result<Option<Arc<Kept>>, ProviderError> {
+    match making.wait_for(Option::is_some).await.as_deref() {
+        Ok(Some(Ok(kept))) => Ok(kept.clone()),
+        Ok(Some(Err(error))) => Err(retell(error)),
+        Ok(None) | Err(_) => Err(ProviderError::Interpreter("its start was given up".to_owned())),
+    }
+}
+
+/// An error for each of those who waited for the same thing.
+fn retell(error: &ProviderError) -> ProviderError {
+    match error {
+        ProviderError::Exhausted { what } => ProviderError::Exhausted { what: what.clone() },
+        ProviderError::ZygoteLost { id, reason } => {
+            ProviderError::ZygoteLost { id: *id, reason: reason.clone() }
+        }
+        ProviderError::Killed { reason } => ProviderError::Killed { reason: reason.clone() },
+        ProviderError::Impostor { id, reason } => {
+            ProviderError::Impostor { id: *id, reason: reason.clone() }
+        }
+        ProviderError::Step { step, source } => {
+            ProviderError::Step { step, source: io::Error::new(source.kind(), source.to_string()) }
+        }
+        ProviderError::Absent(text) => ProviderError::Absent(text.clone()),
+        ProviderError::WardenGone => ProviderError::WardenGone,
+        ProviderError::Interpreter(text) => ProviderError::Interpreter(text.clone()),
+        ProviderError::Refused(text) => ProviderError::Refused(text.clone()),
+    }
+}

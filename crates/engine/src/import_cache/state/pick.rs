@@ -1,0 +1,39 @@
+//! Where a call goes on from.
+
+use std::sync::Arc;
+
+use sandbox::SandboxId;
+
+use super::zygote::Kept;
+
+/// Where a call goes on from.
+#[derive(Debug)]
+pub struct Pick {
+    /// None: a fresh interpreter.
+    pub(crate) zygote: Option<Arc<Kept>>,
+    /// It had to be made first.
+    pub(crate) cold: bool,
+    /// It has imported all that the handler is known to import.
+    pub(crate) exact: bool,
+    /// Whether to ask the handler what it imports.
+    pub(crate) observe: bool,
+}
+
+impl Pick {
+    /// A fresh interpreter.
+    pub(crate) fn fresh() -> Self {
+        Self { zygote: None, cold: true, exact: false, observe: false }
+    }
+
+    /// The zygote; none: a fresh interpreter.
+    #[must_use]
+    pub fn zygote(&self) -> Option<SandboxId> {
+        self.zygote.as_ref().map(|kept| kept.zygote.id())
+    }
+
+    /// Whether it has imported all that the handler is known to import.
+    #[must_use]
+    pub fn exact(&self) -> bool {
+        self.exact
+    }
+}
