@@ -235,7 +235,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::call::tests::handler;
+    use crate::handler::tests::handler;
     use crate::output::{LogLine, LogSink};
 
     #[derive(Debug)]

@@ -123,7 +123,7 @@ mod tests {
     use std::task::Poll;
 
     use super::*;
-    use crate::call::tests::handler;
+    use crate::handler::tests::handler;
     use crate::output::{LogLine, LogSink};
 
     #[derive(Debug, Default)]

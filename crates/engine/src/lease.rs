@@ -17,9 +17,10 @@ use sandbox::wire::{Load, LogStream, Reply, Request};
 use sandbox::{Death, Instance, ProviderError};
 use tokio::time::{Instant, timeout_at};
 
-use crate::call::{Call, CallError, Handler, Outcome};
+use crate::call::{Call, CallError, Outcome};
 use crate::config::EngineConfig;
 use crate::conversation::{Broken, Conversation, unexpected};
+use crate::handler::Handler;
 use crate::import_cache::Pick;
 use crate::pages::Pages;
 use crate::relay::Relay;

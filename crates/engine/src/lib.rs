@@ -24,9 +24,11 @@ mod budget;
 mod call;
 mod config;
 mod conversation;
+mod distribution;
 mod drain;
 mod engine;
 pub mod fault;
+mod handler;
 mod handler_cache;
 mod import_cache;
 mod journey;
@@ -43,14 +45,16 @@ mod traffic;
 mod zygote_tree;
 
 pub use budget::Pressure;
-pub use call::{Call, CallError, Handler, Outcome, Served, Stage, Stages, Start};
+pub use call::{Call, CallError, Outcome, Served, Stage, Stages, Start};
 pub use config::{EngineConfig, ZygotePolicy};
-pub use engine::{Engine, Packages};
+pub use distribution::Distribution;
+pub use engine::Engine;
 pub use function::VersionId;
+pub use handler::Handler;
 
 pub use import_cache::{ImportCache, ImportTime, Pick};
 pub use output::{LogLine, LogSink};
-pub use package::{Distribution, PackageStore};
+pub use package::{PackageStore, Packages};
 pub use secrets::{NoSecrets, SecretEnvironment, SecretStore, SecretsUnreadable};
 pub use status::{
     EngineStatus, ImportCost, InstanceStatus, MemoryStatus, RefusedStatus, ZygoteStatus,

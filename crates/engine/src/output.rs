@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sandbox::wire::LogStream;
 
-use crate::call::Handler;
+use crate::handler::Handler;
 
 /// Bytes in front of a line's text, beside its invocation's id: when it was written, on which stream, and the spaces between.
 const IN_FRONT: usize = 33;

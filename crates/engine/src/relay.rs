@@ -6,7 +6,7 @@ use bytes::{Buf as _, Bytes};
 use sandbox::InvocationId;
 use sandbox::wire::LogStream;
 
-use crate::call::Handler;
+use crate::handler::Handler;
 use crate::output::{LogLine, LogSink, first_piece, fitting, in_front, weight};
 
 /// Longest text of a piece that a sink gets, in bytes.

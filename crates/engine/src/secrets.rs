@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-use crate::call::Handler;
+use crate::handler::Handler;
 
 /// Variables of a handler's environment whose values are secret. They are overwritten when they are dropped.
 pub type SecretEnvironment = BTreeMap<String, Zeroizing<String>>;

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::package::Distribution;
+use crate::distribution::Distribution;
 
 /// One node, and all below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -14,13 +14,14 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument, info_span};
 
 use crate::budget::{Budget, Pressure};
-use crate::call::{Call, CallError, Handler, Served};
+use crate::call::{Call, CallError, Served};
 use crate::config::EngineConfig;
 use crate::fault;
+use crate::handler::Handler;
 use crate::import_cache::ImportCache;
 use crate::journey::Journey;
 use crate::output::LogSink;
-use crate::package::PackageStore;
+use crate::package::Packages;
 use crate::scheduler::Scheduler;
 use crate::secrets::{NoSecrets, SecretStore};
 use crate::status::{EngineStatus, ImportCost, InstanceStatus, MemoryStatus};
@@ -32,15 +33,6 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What was destroyed for lack of something has given it back after about this.
 const BREATH: Duration = Duration::from_millis(20);
-
-/// What the import cache knows of packages beyond the names of directories.
-#[derive(Debug, Default)]
-pub struct Packages {
-    /// Lays out parts of locks; without it, every lock is one thing.
-    pub store: Option<Arc<dyn PackageStore>>,
-    /// Zygotes to make as soon as handlers come that they may serve.
-    pub seed: Option<ZygoteTree>,
-}
 
 /// Serves calls with sandboxes from one provider.
 #[derive(Debug)]

@@ -19,7 +19,8 @@ use sandbox::{Instance, InstanceSpec, ProviderError};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{BREATH, Engine};
-use crate::call::{Call, CallError, Handler, Outcome, Stage, Start};
+use crate::call::{Call, CallError, Outcome, Stage, Start};
+use crate::handler::Handler;
 use crate::import_cache::{ImportTime, Kept, Pick};
 use crate::journey::{Journey, looked};
 use crate::lease::Lease;

@@ -33,8 +33,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::admit::{Admission, Demand, admit};
 use crate::budget::Budget;
-use crate::call::{CallError, Handler};
+use crate::call::CallError;
 use crate::config::EngineConfig;
+use crate::handler::Handler;
 use crate::handler_cache::HandlerCache;
 use crate::lease::Lease;
 use crate::popularity::Popularity;

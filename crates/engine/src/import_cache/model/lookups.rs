@@ -12,9 +12,9 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 use sandbox::Imports;
 
-use crate::call::Handler;
+use crate::distribution::Distribution;
+use crate::handler::Handler;
 use crate::import_cache::model::set::Set;
-use crate::package::Distribution;
 
 /// What the guest sets for each handler by what that is. The others that it sets are the same for all of them.
 const OF_EACH: [&str; 4] = [
@@ -113,7 +113,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::call::tests::handler;
+    use crate::handler::tests::handler;
 
     fn reads(names: &[&str]) -> Set {
         let variables = names.iter().map(|name| (*name).to_owned()).collect();

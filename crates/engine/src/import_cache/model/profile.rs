@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::call::Handler;
+use crate::handler::Handler;
 use crate::import_cache::model::catalog::Book;
 use crate::import_cache::model::entry::Entry;
 use crate::import_cache::model::estimate::Belief;

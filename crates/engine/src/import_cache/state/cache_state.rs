@@ -8,8 +8,9 @@ use function::VersionId;
 use sandbox::{Kind, Network, PythonSpec};
 use tokio::time::Instant;
 
-use crate::call::Handler;
 use crate::config::EngineConfig;
+use crate::distribution::Distribution;
+use crate::handler::Handler;
 use crate::import_cache::model::catalog::Book;
 use crate::import_cache::model::profile::{Profile, Seed};
 use crate::import_cache::model::set::Set;
@@ -18,7 +19,6 @@ use crate::import_cache::state::backoff::Setback;
 use crate::import_cache::state::creation::{Node, Origin, Standing};
 use crate::import_cache::state::observations::{Lesson, Lessons};
 use crate::import_cache::state::zygote::{Kept, Key, View};
-use crate::package::Distribution;
 use crate::popularity::Rate;
 use crate::zygote_tree::Planned;
 

@@ -200,9 +200,9 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::call::Handler;
-    use crate::call::tests::handler;
     use crate::config::EngineConfig;
+    use crate::handler::Handler;
+    use crate::handler::tests::handler;
     use crate::import_cache::work::replan::tests::{cache, layer_of};
 
     /// A handler of that tenant's with packages of its own, of which it imports `module`.

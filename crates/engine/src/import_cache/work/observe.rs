@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{ImportCache, number};
-use crate::call::Handler;
+use crate::handler::Handler;
 use crate::import_cache::model::import_time::ImportTime;
 use crate::import_cache::model::set::Set;
 use crate::import_cache::state::observations::{Lesson, MOST_MODULES};

@@ -7,8 +7,8 @@ use sandbox::ProviderError;
 use tokio::sync::watch;
 
 use super::{ImportCache, number};
-use crate::call::Handler;
 use crate::config::ZygotePolicy;
+use crate::handler::Handler;
 use crate::import_cache::model::profile::Profile;
 use crate::import_cache::model::set::Set;
 use crate::import_cache::policy::price::MAKING_MS;

@@ -6,8 +6,8 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::ImportCache;
-use crate::call::Handler;
 use crate::config::ZygotePolicy;
+use crate::handler::Handler;
 use crate::import_cache::model::profile::{Profile, Seed};
 use crate::import_cache::model::set::Set;
 use crate::import_cache::policy::price::MAKING_MS;
@@ -185,7 +185,7 @@ mod tests {
     use sandbox::fake::{FakeProvider, Operation, Recorded};
 
     use super::*;
-    use crate::call::tests::handler;
+    use crate::handler::tests::handler;
     use crate::import_cache::model::import_time::ImportTime;
     use crate::import_cache::work::replan::tests::cache;
 

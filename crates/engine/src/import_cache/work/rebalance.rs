@@ -224,9 +224,9 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::call::Handler;
-    use crate::call::tests::handler;
     use crate::config::EngineConfig;
+    use crate::handler::Handler;
+    use crate::handler::tests::handler;
     use crate::import_cache::work::replan::tests::{cache, cache_of, layer_of, start};
 
     fn record(provider: &FakeProvider, costs: &[(&str, f64)]) {

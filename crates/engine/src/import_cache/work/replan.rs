@@ -158,9 +158,9 @@ pub(crate) mod tests {
     use tokio_util::task::TaskTracker;
 
     use super::*;
-    use crate::call::Handler;
-    use crate::call::tests::handler;
     use crate::config::EngineConfig;
+    use crate::handler::Handler;
+    use crate::handler::tests::handler;
     use crate::import_cache::model::import_time::ImportTime;
     use crate::import_cache::model::profile::Profile;
 

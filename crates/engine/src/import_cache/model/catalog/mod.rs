@@ -13,11 +13,11 @@ mod learning;
 
 use std::collections::{HashMap, HashSet};
 
+use crate::distribution::Distribution;
 use crate::import_cache::model::lookups::found_as;
 use crate::import_cache::model::memory_model::Line;
 use crate::import_cache::model::provenance::{Trust, Witness, Witnesses, Words};
 use crate::import_cache::model::set::Set;
-use crate::package::Distribution;
 use crate::status::ImportCost;
 
 /// A declared module stands for all that it imports, until that was seen.
