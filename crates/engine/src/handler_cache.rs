@@ -19,16 +19,6 @@ pub(crate) struct Cap {
     pub(crate) instances: usize,
 }
 
-/// An idle instance that can be given up.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Offer {
-    pub(crate) ticket: Ticket,
-    /// What it costs, with its part of what its zygote left behind.
-    pub(crate) bytes: u64,
-    /// Milliseconds that it is expected to save: per second as it is offered, of late where it is compared.
-    pub(crate) saves: f64,
-}
-
 /// Idle items of type `T` by handler.
 #[derive(Debug)]
 pub(crate) struct HandlerCache<T> {

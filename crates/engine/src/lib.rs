@@ -31,8 +31,8 @@ pub mod fault;
 mod handler;
 mod handler_cache;
 mod import_cache;
+mod instance;
 mod journey;
-mod lease;
 mod output;
 mod package;
 mod pages;
@@ -42,6 +42,7 @@ mod scheduler;
 mod secrets;
 mod status;
 mod traffic;
+mod warm_pool;
 mod zygote_tree;
 
 pub use budget::Pressure;

@@ -25,6 +25,7 @@ use crate::package::Packages;
 use crate::scheduler::Scheduler;
 use crate::secrets::{NoSecrets, SecretStore};
 use crate::status::{EngineStatus, ImportCost, InstanceStatus, MemoryStatus};
+use crate::warm_pool::WarmPool;
 use crate::zygote_tree::ZygoteTree;
 use function::VersionId;
 
@@ -77,7 +78,8 @@ impl Engine {
         let budget = Arc::new(Budget::new(config.memory_bytes));
         let scheduler = Scheduler::new(Arc::clone(&config), Arc::clone(&budget), errands.clone());
         let imports = ImportCache::beside(
-            Some(Arc::clone(&scheduler)),
+            Some(Arc::clone(&scheduler) as Arc<dyn WarmPool>),
+            Arc::clone(&budget),
             Arc::clone(&provider),
             Arc::clone(&config),
             packages,

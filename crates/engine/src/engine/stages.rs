@@ -22,10 +22,10 @@ use super::{BREATH, Engine};
 use crate::call::{Call, CallError, Outcome, Stage, Start};
 use crate::handler::Handler;
 use crate::import_cache::{ImportTime, Kept, Pick};
+use crate::instance::LoadedInstance;
 use crate::journey::{Journey, looked};
-use crate::lease::Lease;
 use crate::relay::Relay;
-use crate::scheduler::Grant;
+use crate::scheduler::{Grant, Lease};
 
 /// Zygotes that a call may lose before it goes on from none.
 const LOSSES: usize = 3;
@@ -42,8 +42,9 @@ impl Engine {
         let mut relay = Relay::new(logs, handler, call.id.clone(), allowed);
         let (mut lease, deadline, watched) = self.lease(&call.handler, &mut relay, journey).await?;
         let begun = Instant::now();
-        let result = journey.stage(Stage::Call, lease.call(call, &mut relay, deadline)).await;
-        if let (Some(pick), Some(modules)) = (watched, lease.seen()) {
+        let result =
+            journey.stage(Stage::Call, lease.instance.call(call, &mut relay, deadline)).await;
+        if let (Some(pick), Some(modules)) = (watched, lease.instance.seen()) {
             let took = ImportTime::Call(begun.elapsed().as_secs_f64() * 1e3);
             self.imports.learn(&call.handler, &pick, modules, took);
         }
@@ -74,7 +75,8 @@ impl Engine {
                 match journey.stage(Stage::Admit, self.scheduler.admit(handler)).await? {
                     Grant::Room(seat, permit) => (seat, permit),
                     Grant::Idle(lease) => {
-                        if journey.stage(Stage::HandlerCache, async { lease.wake() }).await {
+                        if journey.stage(Stage::HandlerCache, async { lease.instance.wake() }).await
+                        {
                             looked("handler", true);
                             journey.start = Some(Start::Resume);
                             return Ok((lease, Instant::now() + handler.timeout, None));
@@ -89,18 +91,22 @@ impl Engine {
             let deadline = Instant::now() + handler.timeout;
             // Not before it has its seat: see `SecretStore`.
             let secrets = self.secrets.read(handler).map_err(CallError::NoSecrets)?;
-            let mut lease = Lease::open(sandbox, seat, handler, secrets, &pick, &self.config)
-                .map_err(|error| {
-                    CallError::NoSandbox(ProviderError::step("open the channel")(error))
-                })?;
+            let (observe, pages) = (pick.observe, pick.pages());
+            let opened =
+                LoadedInstance::open(sandbox, handler, secrets, observe, pages, &self.config);
+            let instance = opened.map_err(|error| {
+                CallError::NoSandbox(ProviderError::step("open the channel")(error))
+            })?;
+            let mut lease = Lease { instance, seat };
             drop(permit);
             let begun = Instant::now();
-            let said =
-                journey.stage(Stage::Load, lease.load(relay, deadline, handler.timeout)).await?;
+            let said = journey
+                .stage(Stage::Load, lease.instance.load(relay, deadline, handler.timeout))
+                .await?;
             // Its own word does not count what this machine's load makes it wait, and is no more than what it took.
             let milliseconds = said.min(begun.elapsed().as_secs_f64() * 1e3);
-            lease.made_in_ms = journey.made_in_ms();
-            if let Some(modules) = lease.seen() {
+            lease.instance.made_in_ms = journey.made_in_ms();
+            if let Some(modules) = lease.instance.seen() {
                 self.imports.learn(handler, &pick, modules, ImportTime::Load(milliseconds));
             }
             return Ok((lease, deadline, Some(pick).filter(|pick| pick.observe)));

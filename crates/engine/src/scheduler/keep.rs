@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Gift, Scheduler};
+use super::{Gift, Lease, Scheduler};
 use crate::call::Stage;
 use crate::fault;
 use crate::handler_cache::{Cap, Ticket};
+use crate::instance::Resident;
 use crate::journey::span;
-use crate::lease::{Lease, Resident};
 
 /// What became of a lease that was to be kept.
 enum HandedOn {
@@ -59,7 +59,7 @@ impl Scheduler {
         if state.closed || self.config.handler_cache_bytes == 0 || self.config.idle_instances == 0 {
             return HandedOn::Refused(lease);
         }
-        let resident = lease.rest();
+        let resident = lease.instance.rest();
         HandedOn::Idle(state.cache.put(handler, Instant::now(), lease), resident)
     }
 

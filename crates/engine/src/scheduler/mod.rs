@@ -18,6 +18,7 @@
 //! Nothing is remembered about a handler that has neither instances nor waiters, but how often it was called of late.
 
 mod keep;
+mod lease;
 mod offering;
 mod seat;
 mod waiting;
@@ -37,9 +38,9 @@ use crate::call::CallError;
 use crate::config::EngineConfig;
 use crate::handler::Handler;
 use crate::handler_cache::HandlerCache;
-use crate::lease::Lease;
 use crate::popularity::Popularity;
 use function::VersionId;
+pub(crate) use lease::Lease;
 pub(crate) use seat::Seat;
 use waiting::Waiting;
 
@@ -130,11 +131,6 @@ impl Scheduler {
             runtime: Handle::current(),
             state: Mutex::default(),
         })
-    }
-
-    /// What bounds the idle instances, together with whoever shares it.
-    pub(crate) fn budget(&self) -> &Arc<Budget> {
-        &self.budget
     }
 
     /// Gets an instance or the right to make one, waiting if need be.

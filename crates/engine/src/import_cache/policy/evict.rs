@@ -4,9 +4,9 @@
 //! last, and the last root that was used never. Where idle instances share the budget they go in between, as they come:
 //! those first that save least for each byte.
 
-use crate::handler_cache::Offer;
 use crate::import_cache::model::entry::{Entry, is_last_root, marginal};
 use crate::import_cache::policy::benefit::Worth;
+use crate::warm_pool::Offer;
 
 /// What must go.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry::{Occupied, Vacant};
 use std::rc::Rc;
 
-use crate::handler_cache::Offer;
 use crate::import_cache::model::catalog::Book;
 use crate::import_cache::model::entry::Entry;
 use crate::import_cache::model::estimate::Belief;
@@ -17,6 +16,7 @@ use crate::import_cache::policy::benefit::{Demand, Worth};
 use crate::import_cache::policy::candidates::{Candidate, candidates};
 use crate::import_cache::policy::evict::{self, Room, Victims};
 use crate::import_cache::policy::price::{Price, price as price_of};
+use crate::warm_pool::Offer;
 
 /// Candidates that are tried against what would have to go.
 const TRIED: usize = 6;

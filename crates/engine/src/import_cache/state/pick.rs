@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sandbox::SandboxId;
 
 use super::zygote::Kept;
+use crate::pages::Pages;
 
 /// Where a call goes on from.
 #[derive(Debug)]
@@ -23,6 +24,11 @@ impl Pick {
     /// A fresh interpreter.
     pub(crate) fn fresh() -> Self {
         Self { zygote: None, cold: true, exact: false, observe: false }
+    }
+
+    /// Those of the zygote.
+    pub(crate) fn pages(&self) -> Option<Arc<Pages>> {
+        self.zygote.as_ref().map(|kept| Arc::clone(&kept.pages))
     }
 
     /// The zygote; none: a fresh interpreter.

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::zygote::View;
-use crate::handler_cache::Offer;
 use crate::import_cache::model::catalog::Book;
 use crate::import_cache::model::profile::Profile;
 use crate::import_cache::policy::benefit::Demand;
+use crate::warm_pool::Offer;
 
 /// All that a plan is made from, as it is at one moment.
 #[derive(Debug)]

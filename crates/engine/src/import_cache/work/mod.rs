@@ -32,9 +32,9 @@ use crate::config::EngineConfig;
 use crate::handler::Handler;
 use crate::package::{PackageStore, Packages};
 use crate::pages::Ledger;
-use crate::scheduler::Scheduler;
 use crate::secrets::{NoSecrets, SecretStore};
 use crate::traffic::Traffic;
+use crate::warm_pool::WarmPool;
 use crate::zygote_tree::{Planned, ZygoteTree};
 
 /// Zygotes, and the policy that has them made, chosen and given up. [`Engine`](crate::Engine) holds one; the simulator
@@ -48,7 +48,7 @@ pub struct ImportCache {
     seed: Vec<Planned>,
     budget: Arc<Budget>,
     /// Whose idle instances share the budget.
-    idle: Option<Arc<Scheduler>>,
+    idle: Option<Arc<dyn WarmPool>>,
     ledger: Ledger,
     claims: Arc<Claims>,
     errands: TaskTracker,
@@ -82,12 +82,15 @@ impl ImportCache {
     ) -> Arc<Self> {
         let packages = Packages { store, seed: seed.cloned() };
         let secrets = Arc::new(NoSecrets);
-        Self::beside(None, provider, config, packages, secrets, errands, halt)
+        let budget = Arc::new(Budget::new(config.memory_bytes));
+        Self::beside(None, budget, provider, config, packages, secrets, errands, halt)
     }
 
-    /// One that shares the budget with the idle instances of `idle`.
+    /// One that shares `budget` with the instances of `idle`.
+    #[expect(clippy::too_many_arguments, reason = "what an engine is made of")]
     pub(crate) fn beside(
-        idle: Option<Arc<Scheduler>>,
+        idle: Option<Arc<dyn WarmPool>>,
+        budget: Arc<Budget>,
         provider: Arc<dyn Provider>,
         config: Arc<EngineConfig>,
         packages: Packages,
@@ -95,8 +98,6 @@ impl ImportCache {
         errands: TaskTracker,
         halt: CancellationToken,
     ) -> Arc<Self> {
-        let budget = idle.as_ref().map(|idle| Arc::clone(idle.budget()));
-        let budget = budget.unwrap_or_else(|| Arc::new(Budget::new(config.memory_bytes)));
         Arc::new(Self {
             provider,
             config,

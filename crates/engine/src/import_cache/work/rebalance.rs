@@ -7,12 +7,12 @@ use sandbox::Zygote;
 
 use super::ImportCache;
 use crate::config::ZygotePolicy;
-use crate::handler_cache::Offer;
 use crate::import_cache::model::entry::is_last_root;
 use crate::import_cache::policy::benefit::Worth;
 use crate::import_cache::policy::evict::{self, Room, Victims};
 use crate::import_cache::state::snapshot::Snapshot;
 use crate::import_cache::state::zygote::View;
+use crate::warm_pool::Offer;
 
 /// Looks at what is left after something was given up, at most.
 const ROUNDS: usize = 8;
@@ -177,7 +177,7 @@ impl ImportCache {
         };
         let victims = offers.iter().position(fits).unwrap_or(offers.len());
         if let Some(idle) = &self.idle {
-            idle.give_up(offers[..victims].iter().map(|offer| offer.ticket));
+            idle.give_up(&mut offers[..victims].iter().map(|offer| offer.ticket));
         }
         victims == 0
     }
@@ -187,7 +187,7 @@ impl ImportCache {
             self.state().give_up(&snapshot.view.kept[*at]);
         }
         if let Some(idle) = &self.idle {
-            idle.give_up(snapshot.idle[..victims.idle].iter().map(|offer| offer.ticket));
+            idle.give_up(&mut snapshot.idle[..victims.idle].iter().map(|offer| offer.ticket));
         }
     }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::ImportCache;
-use crate::handler_cache::Offer;
 use crate::import_cache::model::profile::Profile;
 use crate::import_cache::policy::evict::per_byte;
 use crate::import_cache::state::snapshot::Snapshot;
+use crate::warm_pool::Offer;
 
 /// Seconds that count as "of late" where hardly anything is started.
 const LONGEST: f64 = 86_400.0;

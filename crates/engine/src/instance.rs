@@ -1,12 +1,12 @@
-//! A lease: an instance in the hands of one call.
+//! An instance that was sent its handler's code, and the conversation with it.
 //!
 //! ```text
-//!   open ─► load ─► call ─► keep ─► idle ─► wake ─► call ─► …        (keep and wake: the scheduler's)
-//!     └──────┴───────┴── dropped: destroyed, its place is free
+//!   open ─► load ─► call ─► rest ─► pause ─► wake ─► call ─► …
+//!     └──────┴───────┴── dropped: destroyed
 //! ```
 //!
-//! Only a call that ended well keeps its instance. Every other way out of a call, a dropped future included, drops the
-//! lease, and dropping it destroys the sandbox; so what is parked never has anything in flight.
+//! Only a call that ended well leaves its instance in use. Every other way out of a call, a dropped future included, drops
+//! the instance, which destroys the sandbox; so what is parked never has anything in flight.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,10 +21,8 @@ use crate::call::{Call, CallError, Outcome};
 use crate::config::EngineConfig;
 use crate::conversation::{Broken, Conversation, unexpected};
 use crate::handler::Handler;
-use crate::import_cache::Pick;
 use crate::pages::Pages;
 use crate::relay::Relay;
-use crate::scheduler::Seat;
 use crate::secrets::SecretEnvironment;
 
 /// Waiting for a dead sandbox's cause of death, at most: who tells it may be busy with others on a machine under load.
@@ -41,9 +39,9 @@ const MODULE_BYTES: usize = 255;
 /// Of the processes and threads that a handler may have, one pool of threads gets the fourth part at most.
 const POOL_PART: u32 = 4;
 
-/// An instance, its channel, and its place among its handler's instances.
+/// An instance and its channel.
 #[derive(Debug)]
-pub(crate) struct Lease {
+pub(crate) struct LoadedInstance {
     talk: Box<Conversation>,
     resident: Arc<Resident>,
     /// What it said that it imported, since that was asked last; none: it did not say.
@@ -52,10 +50,9 @@ pub(crate) struct Lease {
     pub(crate) pages: Option<Arc<Pages>>,
     /// Milliseconds that making it took: what it saves whenever it is called instead.
     pub(crate) made_in_ms: f64,
-    pub(crate) seat: Seat,
 }
 
-/// The instance of a lease; the task that pauses it holds on to it, too.
+/// The sandbox of an instance; the task that pauses it holds on to it, too.
 #[derive(Debug)]
 pub(crate) struct Resident {
     sandbox: Box<dyn Instance>,
@@ -73,17 +70,18 @@ enum Rest {
     Paused,
 }
 
-impl Lease {
-    /// Takes the channel of a new instance and sends it its code's name.
+impl LoadedInstance {
+    /// Takes the channel of a new instance and sends it its code's name. `observe`: it is to say what it imports; `pages`:
+    /// those of the zygote that it was forked from.
     pub(crate) fn open(
         mut sandbox: Box<dyn Instance>,
-        seat: Seat,
         handler: &Handler,
         secrets: SecretEnvironment,
-        pick: &Pick,
+        observe: bool,
+        pages: Option<Arc<Pages>>,
         config: &EngineConfig,
     ) -> io::Result<Self> {
-        let mut load = load(handler, pick.observe, config.pool_threads);
+        let mut load = load(handler, observe, config.pool_threads);
         for (name, mut value) in secrets {
             // Moved, not copied.
             load.environment.insert(name, std::mem::take(&mut *value));
@@ -100,8 +98,7 @@ impl Lease {
             limit_bytes: handler.limits.charged_bytes(),
             rest: Mutex::new(Rest::Busy),
         });
-        let pages = pick.zygote.as_ref().map(|kept| Arc::clone(&kept.pages));
-        Ok(Self { talk, resident, seen: None, pages, made_in_ms: 0.0, seat })
+        Ok(Self { talk, resident, seen: None, pages, made_in_ms: 0.0 })
     }
 
     /// What it said that it imported from its packages, since that was asked last.

@@ -1,0 +1,11 @@
+//! A lease: an instance in the hands of one call, with its place among its handler's instances.
+
+use super::Seat;
+use crate::instance::LoadedInstance;
+
+/// Dropping it destroys the sandbox; then its place is free.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    pub(crate) instance: LoadedInstance,
+    pub(crate) seat: Seat,
+}
