@@ -72,7 +72,7 @@ impl Pressure {
 
 /// What a look has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
+enum Finding {
     Calm,
     /// Stalls that have lasted. They leave so many bytes.
     Stalls {
@@ -83,25 +83,25 @@ enum Found {
 
 /// The last look.
 #[derive(Clone, Copy, Debug)]
-struct Look {
+struct Reading {
     at: Instant,
     /// How many in a row have found stalls.
     stalls: u32,
     /// What was used when they began, in bytes.
     used: u64,
-    found: Found,
+    found: Finding,
 }
 
-impl Look {
+impl Reading {
     fn next(before: Option<Self>, pressure: Pressure, used: u64, at: Instant) -> Self {
         let lasting = before.filter(|before| before.stalls > 0 && pressure.stalls());
         let stalls = lasting.map_or(0, |before| before.stalls).saturating_add(1);
         let stalls = if pressure.stalls() { stalls } else { 0 };
         let used = lasting.map_or(used, |before| before.used);
         let found = match pressure.is_short() {
-            true => Found::Short,
-            false if stalls >= LASTING => Found::Stalls { floor: used / LEFT_TO_STALLS },
-            false => Found::Calm,
+            true => Finding::Short,
+            false if stalls >= LASTING => Finding::Stalls { floor: used / LEFT_TO_STALLS },
+            false => Finding::Calm,
         };
         Self { at, stalls, used, found }
     }
@@ -116,9 +116,9 @@ pub(crate) struct Budget {
     zygotes: AtomicU64,
     making: AtomicU64,
     builds: AtomicU64,
-    looked: Mutex<Option<Look>>,
+    looked: Mutex<Option<Reading>>,
     /// More is used than allowed.
-    pub(crate) crowded: Notify,
+    pub(crate) exceeded: Notify,
 }
 
 impl Budget {
@@ -131,7 +131,7 @@ impl Budget {
             making: AtomicU64::new(0),
             builds: AtomicU64::new(0),
             looked: Mutex::new(None),
-            crowded: Notify::new(),
+            exceeded: Notify::new(),
         }
     }
 
@@ -158,16 +158,16 @@ impl Budget {
     }
 
     /// Counts a zygote that is being made, until what this returns is dropped.
-    pub(crate) fn reserve(self: &Arc<Self>, bytes: u64) -> Reserved {
+    pub(crate) fn reserve(self: &Arc<Self>, bytes: u64) -> Reservation {
         self.making.fetch_add(bytes, Ordering::Relaxed);
-        self.look();
-        Reserved { budget: Arc::clone(self), bytes }
+        self.wake_if_exceeded();
+        Reservation { budget: Arc::clone(self), bytes }
     }
 
     /// What packages that are being built weigh now.
     pub(crate) fn note_builds(&self, bytes: u64) {
         self.builds.store(bytes, Ordering::Relaxed);
-        self.look();
+        self.wake_if_exceeded();
     }
 
     pub(crate) fn note_idle(&self, bytes: u64) {
@@ -180,53 +180,53 @@ impl Budget {
     }
 
     /// Changes what is allowed, by how the host is.
-    pub(crate) fn feel(&self, pressure: Pressure, at: Instant) {
+    pub(crate) fn note_pressure(&self, pressure: Pressure, at: Instant) {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         let before = *looked;
-        let look = Look::next(before, pressure, self.used(), at);
-        *looked = Some(look);
+        let reading = Reading::next(before, pressure, self.used(), at);
+        *looked = Some(reading);
         let since = before.map_or(Duration::ZERO, |before| at - before.at);
-        let next = next(self.now(), self.used(), self.most, look.found, since);
+        let next = next(self.now(), self.used(), self.most, reading.found, since);
         self.now.store(next, Ordering::Relaxed);
         drop(looked);
-        let calm = |found| found == Found::Calm;
-        match (before.is_none_or(|before| calm(before.found)), calm(look.found)) {
+        let calm = |found| found == Finding::Calm;
+        match (before.is_none_or(|before| calm(before.found)), calm(reading.found)) {
             (true, false) => tracing::warn!(?pressure, "memory is short: the caches shrink"),
             (false, true) => tracing::info!(allowed = next, "memory is not short any more"),
             _ => {}
         }
-        self.look();
+        self.wake_if_exceeded();
     }
 
     /// Wakes whoever makes room, if that is needed.
-    pub(crate) fn look(&self) {
+    pub(crate) fn wake_if_exceeded(&self) {
         if self.used() > self.now() {
-            self.crowded.notify_one();
+            self.exceeded.notify_one();
         }
     }
 }
 
 /// A part of the budget that is spoken for.
 #[derive(Debug)]
-pub(crate) struct Reserved {
+pub(crate) struct Reservation {
     budget: Arc<Budget>,
     bytes: u64,
 }
 
-impl Drop for Reserved {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.budget.making.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
 /// What is allowed next.
-fn next(now: u64, used: u64, most: u64, found: Found, since: Duration) -> u64 {
+fn next(now: u64, used: u64, most: u64, found: Finding, since: Duration) -> u64 {
     let (of, parts) = SHRUNK;
     let shrunk = now.min(used) / parts * of;
     match found {
-        Found::Short => return shrunk,
-        Found::Stalls { floor } => return shrunk.max(floor).min(now),
-        Found::Calm => {}
+        Finding::Short => return shrunk,
+        Finding::Stalls { floor } => return shrunk.max(floor).min(now),
+        Finding::Calm => {}
     }
     #[expect(
         clippy::cast_precision_loss,
@@ -258,7 +258,7 @@ mod tests {
         let (budget, begin) = (Budget::new(most), Instant::now());
         let look = |(at, pressure): (u32, Pressure)| {
             budget.note_idle(budget.now());
-            budget.feel(pressure, begin + SECOND * at);
+            budget.note_pressure(pressure, begin + SECOND * at);
             budget.now()
         };
         (0..).zip(looks).map(look).collect()
@@ -271,10 +271,10 @@ mod tests {
         ) {
             let most = now + more;
             let next = |found| next(now, used, most, found, Duration::from_millis(millis));
-            prop_assert!(next(Found::Short) <= now && (used == 0 || next(Found::Short) < used), "something has to go");
-            let after_stalls = next(Found::Stalls { floor: more });
+            prop_assert!(next(Finding::Short) <= now && (used == 0 || next(Finding::Short) < used), "something has to go");
+            let after_stalls = next(Finding::Stalls { floor: more });
             prop_assert!(after_stalls <= now);
-            prop_assert!(next(Found::Calm) >= now && next(Found::Calm) <= most);
+            prop_assert!(next(Finding::Calm) >= now && next(Finding::Calm) <= most);
         }
 
         #[test]

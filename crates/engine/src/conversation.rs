@@ -4,7 +4,7 @@
 //!   open ──► Load is on its way ──loaded──► ready for calls ──Invoke──► … ──done | failed──► ready for calls
 //! ```
 //!
-//! Anything else that arrives ends the conversation for good ([`Broken`]): the caller destroys the instance. `Load` is
+//! Anything else that arrives ends the conversation for good ([`ConversationError`]): the caller destroys the instance. `Load` is
 //! sent without waiting for the guest's `ready`, whether that arrives here or was read by the provider.
 //!
 //! What its processes write around it is read meanwhile ([`Drain`]), else they would wait for us.
@@ -47,7 +47,7 @@ pub(crate) struct Conversation {
 
 /// Why a conversation ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Broken {
+pub(crate) enum ConversationError {
     /// The guest's end is closed: its process ended.
     Closed,
     /// The guest said what it should not.
@@ -82,7 +82,7 @@ impl Conversation {
     }
 
     /// Puts a request behind what is on its way already.
-    pub(crate) fn send(&mut self, request: &Request, body: &[u8]) -> Result<(), Broken> {
+    pub(crate) fn send(&mut self, request: &Request, body: &[u8]) -> Result<(), ConversationError> {
         request.encode(body, &mut self.outgoing).map_err(protocol)
     }
 
@@ -92,12 +92,12 @@ impl Conversation {
         &mut self,
         relay: &mut Relay,
         during: &str,
-    ) -> Result<(Reply, Vec<u8>), Broken> {
+    ) -> Result<(Reply, Vec<u8>), ConversationError> {
         let mut buffer = vec![0; READ];
         loop {
             if let Some((reply, body)) = self.decoded(relay).await? {
                 if self.sent < self.outgoing.len() && !matches!(reply, Reply::Ready { .. }) {
-                    return Err(Broken::Protocol(
+                    return Err(ConversationError::Protocol(
                         "it answered before it had read its call".to_owned(),
                     ));
                 }
@@ -113,7 +113,7 @@ impl Conversation {
                 // First: a guest that never pauses would keep it from being read. It paces itself.
                 () = self.output.pass(relay, during) => {}
                 ready = self.stream.ready(interest) => {
-                    if ready.map_err(|_| Broken::Closed)?.is_readable() {
+                    if ready.map_err(|_| ConversationError::Closed)?.is_readable() {
                         self.read(&mut buffer)?;
                     }
                 }
@@ -127,7 +127,10 @@ impl Conversation {
     }
 
     /// Takes what arrived whole, passing output on.
-    async fn decoded(&mut self, relay: &mut Relay) -> Result<Option<(Reply, Vec<u8>)>, Broken> {
+    async fn decoded(
+        &mut self,
+        relay: &mut Relay,
+    ) -> Result<Option<(Reply, Vec<u8>)>, ConversationError> {
         loop {
             // A socket that `try_read` never found empty is ready without taking any of the task's budget (tokio 1.54): a guest
             // that writes faster than we read would keep the thread, and no deadline would be looked at.
@@ -139,7 +142,7 @@ impl Conversation {
             let Some(frame) = frame else { return Ok(None) };
             if !relay.counts() {
                 let words = "it sent more messages than are read for one call";
-                return Err(Broken::Protocol(words.to_owned()));
+                return Err(ConversationError::Protocol(words.to_owned()));
             }
             let header_bytes = frame.header.len();
             match Reply::decode(frame).map_err(protocol)? {
@@ -160,7 +163,7 @@ impl Conversation {
         }
     }
 
-    fn write(&mut self) -> Result<(), Broken> {
+    fn write(&mut self) -> Result<(), ConversationError> {
         while self.sent < self.outgoing.len() {
             match self.stream.try_write(&self.outgoing[self.sent..]) {
                 Ok(count) => self.sent += count,
@@ -183,15 +186,15 @@ impl Conversation {
         }
     }
 
-    fn read(&mut self, buffer: &mut [u8]) -> Result<(), Broken> {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<(), ConversationError> {
         match self.stream.try_read(buffer) {
-            Ok(0) => Err(Broken::Closed),
+            Ok(0) => Err(ConversationError::Closed),
             Ok(count) => {
                 self.decoder.push(&buffer[..count]);
                 Ok(())
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
-            Err(_) => Err(Broken::Closed),
+            Err(_) => Err(ConversationError::Closed),
         }
     }
 }
@@ -202,19 +205,19 @@ impl Drop for Conversation {
     }
 }
 
-fn too_long(length: usize, limit: usize) -> Broken {
-    Broken::Protocol(format!(
+fn too_long(length: usize, limit: usize) -> ConversationError {
+    ConversationError::Protocol(format!(
         "it has {length} bytes, as they are sent, and at most {limit} are accepted: return less, or raise `reply_body` in \
          the worker's configuration"
     ))
 }
 
-fn protocol(error: MessageError) -> Broken {
-    Broken::Protocol(error.to_string())
+fn protocol(error: MessageError) -> ConversationError {
+    ConversationError::Protocol(error.to_string())
 }
 
 /// What a reply is called, for the caller who did not expect it.
-pub(crate) fn unexpected(reply: &Reply) -> Broken {
+pub(crate) fn unexpected(reply: &Reply) -> ConversationError {
     let name = match reply {
         Reply::Ready { .. } => "ready",
         Reply::Imports {} => "imports",
@@ -224,7 +227,7 @@ pub(crate) fn unexpected(reply: &Reply) -> Broken {
         Reply::Done { .. } => "done",
         Reply::Failed { .. } => "failed",
     };
-    Broken::Protocol(format!("`{name}` was not expected, or names another invocation"))
+    ConversationError::Protocol(format!("`{name}` was not expected, or names another invocation"))
 }
 
 #[cfg(test)]

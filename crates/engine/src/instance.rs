@@ -19,22 +19,22 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::call::{Call, CallError, Outcome};
 use crate::config::EngineConfig;
-use crate::conversation::{Broken, Conversation, unexpected};
+use crate::conversation::{Conversation, ConversationError, unexpected};
 use crate::handler::Handler;
 use crate::pages::Pages;
 use crate::relay::Relay;
 use crate::secrets::SecretEnvironment;
 
 /// Waiting for a dead sandbox's cause of death, at most: who tells it may be busy with others on a machine under load.
-const AUTOPSY: Duration = Duration::from_secs(10);
+const AUTOPSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Waiting for the last words of an instance that is given up, at most: its caller waits as well.
-const HEARING_OUT: Duration = Duration::from_secs(1);
+const LAST_OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Most modules that a handler may say it imported, and the longest name among them. Large package sets load some five
 /// thousand.
-const MODULES: usize = 20_000;
-const MODULE_BYTES: usize = 255;
+const MAX_MODULES: usize = 20_000;
+const MAX_MODULE_BYTES: usize = 255;
 
 /// Of the processes and threads that a handler may have, one pool of threads gets the fourth part at most.
 const POOL_PART: u32 = 4;
@@ -43,7 +43,7 @@ const POOL_PART: u32 = 4;
 #[derive(Debug)]
 pub(crate) struct LoadedInstance {
     talk: Box<Conversation>,
-    resident: Arc<Resident>,
+    pausable: Arc<PausableSandbox>,
     /// What it said that it imported, since that was asked last; none: it did not say.
     seen: Option<Vec<String>>,
     /// Those of the zygote that it was forked from: it keeps them from being freed.
@@ -54,14 +54,14 @@ pub(crate) struct LoadedInstance {
 
 /// The sandbox of an instance; the task that pauses it holds on to it, too.
 #[derive(Debug)]
-pub(crate) struct Resident {
+pub(crate) struct PausableSandbox {
     sandbox: Box<dyn Instance>,
     limit_bytes: u64,
-    rest: Mutex<Rest>,
+    run_state: Mutex<RunState>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rest {
+enum RunState {
     /// A call has it.
     Busy,
     /// No call has it; it runs, and is to be paused.
@@ -93,12 +93,12 @@ impl LoadedInstance {
             load.environment.values_mut().for_each(zeroize::Zeroize::zeroize);
         }
         let talk = Box::new(talk?);
-        let resident = Arc::new(Resident {
+        let pausable = Arc::new(PausableSandbox {
             sandbox,
             limit_bytes: handler.limits.charged_bytes(),
-            rest: Mutex::new(Rest::Busy),
+            run_state: Mutex::new(RunState::Busy),
         });
-        Ok(Self { talk, resident, seen: None, pages, made_in_ms: 0.0 })
+        Ok(Self { talk, pausable, seen: None, pages, made_in_ms: 0.0 })
     }
 
     /// What it said that it imported from its packages, since that was asked last.
@@ -203,17 +203,17 @@ impl LoadedInstance {
             return;
         };
         self.talk.hear_out(relay, during);
-        let untold = self.resident.sandbox.untold();
-        if let Ok(Ok(said)) = tokio::time::timeout(HEARING_OUT, untold).await {
+        let untold = self.pausable.sandbox.untold();
+        if let Ok(Ok(said)) = tokio::time::timeout(LAST_OUTPUT_TIMEOUT, untold).await {
             relay.pass(during.to_owned(), LogStream::Stderr, said, 0);
         }
     }
 
-    async fn explain(&self, broken: Broken) -> CallError {
+    async fn explain(&self, broken: ConversationError) -> CallError {
         match broken {
-            Broken::Protocol(what) => CallError::BadAnswer(what),
-            Broken::Closed => {
-                match tokio::time::timeout(AUTOPSY, self.resident.sandbox.autopsy()).await {
+            ConversationError::Protocol(what) => CallError::BadAnswer(what),
+            ConversationError::Closed => {
+                match tokio::time::timeout(AUTOPSY_TIMEOUT, self.pausable.sandbox.autopsy()).await {
                     Ok(Ok(death)) => CallError::Died(death),
                     // All sandboxes end with the warden: it was not the handler's doing.
                     Ok(Err(ProviderError::WardenGone)) => CallError::Lost,
@@ -224,34 +224,34 @@ impl LoadedInstance {
     }
 
     /// From now on it may be paused.
-    pub(crate) fn rest(&self) -> Arc<Resident> {
-        self.resident.set(Rest::Idle);
-        Arc::clone(&self.resident)
+    pub(crate) fn rest(&self) -> Arc<PausableSandbox> {
+        self.pausable.set(RunState::Idle);
+        Arc::clone(&self.pausable)
     }
 
     /// Takes it for a call again, running. False: it is of no use, drop it.
     pub(crate) fn wake(&self) -> bool {
-        let mut rest = self.resident.rest.lock().unwrap_or_else(PoisonError::into_inner);
-        if *rest == Rest::Paused && self.resident.sandbox.resume().is_err() {
+        let mut run_state = self.pausable.run_state.lock().unwrap_or_else(PoisonError::into_inner);
+        if *run_state == RunState::Paused && self.pausable.sandbox.resume().is_err() {
             return false;
         }
-        *rest = Rest::Busy;
+        *run_state = RunState::Busy;
         // Asked before anything is sent to it, so that a call is never lost in a dead instance's channel.
-        self.resident.sandbox.alive()
+        self.pausable.sandbox.alive()
     }
 }
 
-impl Resident {
+impl PausableSandbox {
     /// Pauses it, unless a call took it meanwhile: then false.
     ///
     /// Under the lock: a call that takes it at this moment must find it either paused or not, never half-way.
     pub(crate) fn pause(&self) -> io::Result<bool> {
-        let mut rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
-        if *rest == Rest::Idle {
+        let mut run_state = self.run_state.lock().unwrap_or_else(PoisonError::into_inner);
+        if *run_state == RunState::Idle {
             self.sandbox.pause()?;
-            *rest = Rest::Paused;
+            *run_state = RunState::Paused;
         }
-        Ok(*rest == Rest::Paused)
+        Ok(*run_state == RunState::Paused)
     }
 
     /// What it costs; the most that it may cost where the host cannot tell.
@@ -259,16 +259,16 @@ impl Resident {
         self.sandbox.memory().unwrap_or(self.limit_bytes)
     }
 
-    fn set(&self, to: Rest) {
-        *self.rest.lock().unwrap_or_else(PoisonError::into_inner) = to;
+    fn set(&self, to: RunState) {
+        *self.run_state.lock().unwrap_or_else(PoisonError::into_inner) = to;
     }
 }
 
 /// The names that a guest says, one a line; what no module can be called is left out, and so is what is beyond bounds.
 fn modules(names: &[u8]) -> Vec<String> {
     let names = names.split(|byte| *byte == b'\n').filter_map(|name| str::from_utf8(name).ok());
-    let plausible = |name: &&str| !name.is_empty() && name.len() <= MODULE_BYTES;
-    names.filter(plausible).take(MODULES).map(str::to_owned).collect()
+    let plausible = |name: &&str| !name.is_empty() && name.len() <= MAX_MODULE_BYTES;
+    names.filter(plausible).take(MAX_MODULES).map(str::to_owned).collect()
 }
 
 fn load(handler: &Handler, observe: bool, threads: u32) -> Load {

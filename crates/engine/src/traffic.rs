@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 const QUIET: Duration = Duration::from_millis(5);
 
 /// Whoever waits for a quiet moment goes on without one after this: on a busy worker waiting has a price, too.
-const PATIENCE: Duration = Duration::from_secs(1);
+const LULL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The calls of one engine.
 #[derive(Debug, Default)]
@@ -21,19 +21,19 @@ pub(crate) struct Traffic {
 
 /// A call that is under way, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct UnderWay<'a>(&'a Traffic);
+pub(crate) struct ActiveCall<'a>(&'a Traffic);
 
 impl Traffic {
     /// A call begins.
-    pub(crate) fn enter(&self) -> UnderWay<'_> {
+    pub(crate) fn enter(&self) -> ActiveCall<'_> {
         self.calls.fetch_add(1, Ordering::AcqRel);
-        UnderWay(self)
+        ActiveCall(self)
     }
 
     /// Returns in a quiet moment, or when none came for long.
     pub(crate) async fn lull(&self) {
-        let patience = Instant::now() + PATIENCE;
-        while Instant::now() < patience {
+        let deadline = Instant::now() + LULL_TIMEOUT;
+        while Instant::now() < deadline {
             let ended = *self.ended.lock().unwrap_or_else(PoisonError::into_inner);
             let quiet = ended.map(|ended| ended + QUIET);
             match quiet {
@@ -45,7 +45,7 @@ impl Traffic {
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for ActiveCall<'_> {
     fn drop(&mut self) {
         *self.0.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         self.0.calls.fetch_sub(1, Ordering::AcqRel);
@@ -73,9 +73,9 @@ mod tests {
         };
         let (waited, ()) = tokio::join!(wait, answer);
         assert!(waited >= Duration::from_millis(100) + QUIET, "{waited:?}");
-        assert!(waited < PATIENCE);
+        assert!(waited < LULL_TIMEOUT);
         let _for_ever = traffic.enter();
         traffic.lull().await;
-        assert!(began.elapsed() >= waited + PATIENCE, "it goes on beside the calls");
+        assert!(began.elapsed() >= waited + LULL_TIMEOUT, "it goes on beside the calls");
     }
 }

@@ -118,7 +118,7 @@ async fn what_is_busy_is_never_given_up_and_without_room_only_the_root_stays() {
     let calls: Vec<_> = (0..3).map(|_| world.spawn(&slow)).collect();
     eventually("they are busy", || world.engine.status().instances.busy == 3).await;
     for _ in 0..5 {
-        world.engine.feel(SHORT);
+        world.engine.note_pressure(SHORT);
     }
     for call in calls {
         call.await.unwrap().result.unwrap();
@@ -137,19 +137,19 @@ async fn under_pressure_idle_memory_goes_at_once_and_calls_are_served_on() {
     }
     settled(&world, budget).await;
     assert_eq!(world.engine.status().memory.used_bytes, 48 * MIB);
-    world.engine.feel(CALM);
+    world.engine.note_pressure(CALM);
     assert_eq!(world.engine.status().memory.allowed_bytes, budget);
-    world.engine.feel(SHORT);
+    world.engine.note_pressure(SHORT);
     assert_eq!(world.engine.status().memory.allowed_bytes, 36 * MIB);
     settled(&world, 36 * MIB).await;
     for _ in 0..20 {
-        world.engine.feel(SHORT);
+        world.engine.note_pressure(SHORT);
         settled(&world, world.engine.status().memory.allowed_bytes.max(8 * MIB)).await;
     }
     world.until("the root is left", |census| (census.instances, census.zygotes) == (0, 1)).await;
     assert!(world.call(&Arc::new(handler("h0", "echo"))).await.result.is_ok());
     tokio::time::sleep(Duration::from_millis(50)).await;
-    world.engine.feel(CALM);
+    world.engine.note_pressure(CALM);
     let status = world.engine.status().memory;
     assert!(status.allowed_bytes > 0 && status.allowed_bytes < budget, "slowly: {status:?}");
 }

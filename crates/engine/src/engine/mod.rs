@@ -30,10 +30,10 @@ use crate::zygote_tree::ZygoteTree;
 use function::VersionId;
 
 /// What is told to stop, stops within this.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What was destroyed for lack of something has given it back after about this.
-const BREATH: Duration = Duration::from_millis(20);
+const RELEASE_DELAY: Duration = Duration::from_millis(20);
 
 /// Serves calls with sandboxes from one provider.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub struct Engine {
     scheduler: Arc<Scheduler>,
     imports: Arc<ImportCache>,
     calls: TaskTracker,
-    errands: TaskTracker,
+    background: TaskTracker,
     stopping: AtomicBool,
     /// Ends whatever still runs.
     halt: CancellationToken,
@@ -73,10 +73,11 @@ impl Engine {
         secrets: Arc<dyn SecretStore>,
     ) -> Arc<Self> {
         let config = Arc::new(config);
-        let errands = TaskTracker::new();
+        let background = TaskTracker::new();
         let halt = CancellationToken::new();
         let budget = Arc::new(Budget::new(config.memory_bytes));
-        let scheduler = Scheduler::new(Arc::clone(&config), Arc::clone(&budget), errands.clone());
+        let scheduler =
+            Scheduler::new(Arc::clone(&config), Arc::clone(&budget), background.clone());
         let imports = ImportCache::beside(
             Some(Arc::clone(&scheduler) as Arc<dyn WarmPool>),
             Arc::clone(&budget),
@@ -84,7 +85,7 @@ impl Engine {
             Arc::clone(&config),
             packages,
             Arc::clone(&secrets),
-            errands.clone(),
+            background.clone(),
             halt.clone(),
         );
         let (calls, stopping) = (TaskTracker::new(), AtomicBool::new(false));
@@ -97,7 +98,7 @@ impl Engine {
             scheduler,
             imports,
             calls,
-            errands,
+            background,
             stopping,
             halt,
         });
@@ -199,8 +200,8 @@ impl Engine {
 
     /// Tells how the host is off for memory: under pressure the caches shrink at once, and grow again slowly after it.
     /// About once a second, off the path of calls.
-    pub fn feel(&self, pressure: Pressure) {
-        self.budget.feel(pressure, Instant::now());
+    pub fn note_pressure(&self, pressure: Pressure) {
+        self.budget.note_pressure(pressure, Instant::now());
     }
 
     /// Tells what packages that are being built weigh now, in bytes: it is no other's to use. About once a second.
@@ -241,19 +242,19 @@ impl Engine {
         status
     }
 
-    /// Refuses new calls, waits at most `patience` for those under way, ends what is left, and drops everything.
-    pub async fn stop(&self, patience: Duration) {
+    /// Refuses new calls, waits at most `grace` for those under way, ends what is left, and drops everything.
+    pub async fn stop(&self, grace: Duration) {
         self.stopping.store(true, Ordering::SeqCst);
         self.calls.close();
-        if timeout(patience, self.calls.wait()).await.is_err() {
+        if timeout(grace, self.calls.wait()).await.is_err() {
             tracing::warn!(calls = self.calls.len(), "calls are ended because the worker stops");
         }
         self.scheduler.close();
         self.halt.cancel();
         // Bounded, since a caller may hold its future and never look at it again.
-        let _ = timeout(LAST_WORDS, self.calls.wait()).await;
-        self.errands.close();
-        let _ = timeout(LAST_WORDS, self.errands.wait()).await;
+        let _ = timeout(STOP_TIMEOUT, self.calls.wait()).await;
+        self.background.close();
+        let _ = timeout(STOP_TIMEOUT, self.background.wait()).await;
         self.scheduler.clear();
         self.imports.clear();
         self.status();
@@ -273,12 +274,12 @@ impl Engine {
                 tokio::select! {
                     () = halt.cancelled() => return,
                     _ = tick.tick() => {}
-                    () = budget.crowded.notified() => {
+                    () = budget.exceeded.notified() => {
                         let Some(engine) = engine.upgrade() else { return };
                         engine.imports.fit_aside().await;
                         drop(engine);
                         // What was given up takes a moment to be gone.
-                        sleep(BREATH).await;
+                        sleep(RELEASE_DELAY).await;
                         continue;
                     }
                 }
@@ -287,7 +288,7 @@ impl Engine {
                 engine.scheduler.expire(Instant::now());
                 let imports = Arc::clone(&engine.imports);
                 // Milliseconds where much is known: more than calls on this thread should wait.
-                let _ = engine.errands.spawn_blocking(move || imports.tidy()).await;
+                let _ = engine.background.spawn_blocking(move || imports.tidy()).await;
                 engine.status();
             }
         });

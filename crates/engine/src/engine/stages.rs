@@ -18,7 +18,7 @@ use std::sync::Arc;
 use sandbox::{Instance, InstanceSpec, ProviderError};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{BREATH, Engine};
+use super::{Engine, RELEASE_DELAY};
 use crate::call::{Call, CallError, Outcome, Stage, Start};
 use crate::handler::Handler;
 use crate::import_cache::{ImportTime, Kept, Pick};
@@ -28,7 +28,7 @@ use crate::relay::Relay;
 use crate::scheduler::{Grant, Lease};
 
 /// Zygotes that a call may lose before it goes on from none.
-const LOSSES: usize = 3;
+const MAX_LOSSES: usize = 3;
 
 impl Engine {
     /// Takes a call through its stages.
@@ -123,7 +123,7 @@ impl Engine {
         let begun = Instant::now();
         let (mut lost, mut shed) = (0, false);
         loop {
-            let fresh = lost >= LOSSES || (lost > 0 && begun.elapsed() >= handler.timeout);
+            let fresh = lost >= MAX_LOSSES || (lost > 0 && begun.elapsed() >= handler.timeout);
             let error = match self.attempt(handler, fresh, journey).await {
                 Ok(made) => return Ok(made),
                 Err(error) => error,
@@ -138,7 +138,7 @@ impl Engine {
                 }
                 ProviderError::Exhausted { .. } if !shed && self.scheduler.shed() > 0 => {
                     shed = true;
-                    sleep(BREATH).await;
+                    sleep(RELEASE_DELAY).await;
                 }
                 _ => return Err(CallError::NoSandbox(error)),
             }
@@ -191,14 +191,14 @@ impl Engine {
             owner: format!("{}/{}", handler.tenant, handler.name).into(),
             limits: handler.limits,
         };
-        let patience = self.config.creation_timeout;
+        let limit = self.config.creation_timeout;
         match from {
-            Some(kept) => timeout(patience, kept.zygote.fork(spec)).await.unwrap_or_else(|_| {
-                let reason = format!("no answer within {} s", patience.as_secs_f64());
+            Some(kept) => timeout(limit, kept.zygote.fork(spec)).await.unwrap_or_else(|_| {
+                let reason = format!("no answer within {} s", limit.as_secs_f64());
                 Err(ProviderError::ZygoteLost { id: kept.zygote.id(), reason })
             }),
             None => {
-                timeout(patience, self.provider.create_instance(spec)).await.unwrap_or_else(|_| {
+                timeout(limit, self.provider.create_instance(spec)).await.unwrap_or_else(|_| {
                     let source = std::io::ErrorKind::TimedOut.into();
                     Err(ProviderError::Step { step: "start an interpreter", source })
                 })

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Gift, Lease, Scheduler};
+use super::{Handoff, Lease, Scheduler};
 use crate::call::Stage;
 use crate::fault;
 use crate::handler_cache::{Cap, Ticket};
-use crate::instance::Resident;
+use crate::instance::PausableSandbox;
 use crate::journey::span;
 
 /// What became of a lease that was to be kept.
-enum HandedOn {
+enum KeepOutcome {
     Given,
-    Idle(Ticket, Arc<Resident>),
+    Idle(Ticket, Arc<PausableSandbox>),
     Refused(Lease),
 }
 
@@ -23,52 +23,54 @@ impl Scheduler {
     /// be taken again at once, so that whoever calls back to back never finds it missing.
     pub(crate) fn keep(self: &Arc<Self>, lease: Lease) {
         match self.hand_on(lease) {
-            HandedOn::Idle(ticket, resident) => {
+            KeepOutcome::Idle(ticket, pausable) => {
                 let scheduler = Arc::clone(self);
                 let park = async move {
                     fault::point(Stage::Park.as_str()).await;
-                    scheduler.park(ticket, &resident);
+                    scheduler.park(ticket, &pausable);
                 };
-                self.errands.spawn_on(park, &self.runtime);
+                self.background.spawn_on(park, &self.runtime);
             }
-            HandedOn::Refused(lease) => self.destroy(lease),
-            HandedOn::Given => {}
+            KeepOutcome::Refused(lease) => self.destroy(lease),
+            KeepOutcome::Given => {}
         }
     }
 
     /// Destroys an instance once its caller has the answer: closing its channel wakes its processes and the warden, which would
     /// take the processor from the reply.
     pub(crate) fn destroy(&self, lease: Lease) {
-        self.errands.spawn_on(async move { drop(lease) }, &self.runtime);
+        self.background.spawn_on(async move { drop(lease) }, &self.runtime);
     }
 
-    fn hand_on(&self, mut lease: Lease) -> HandedOn {
+    fn hand_on(&self, mut lease: Lease) -> KeepOutcome {
         let mut state = self.state();
         let handler = lease.seat.handler.clone();
-        let Some(desk) = state.desks.get_mut(&handler) else { return HandedOn::Refused(lease) };
-        if !self.config.handler_cache || desk.generation != lease.seat.generation {
-            return HandedOn::Refused(lease);
+        let Some(entry) = state.handlers.get_mut(&handler) else {
+            return KeepOutcome::Refused(lease);
+        };
+        if !self.config.handler_cache || entry.generation != lease.seat.generation {
+            return KeepOutcome::Refused(lease);
         }
-        while let Some((_, waiter)) = desk.waiters.pop_first() {
-            match waiter.gift.send(Gift::Lease(lease)) {
-                Ok(()) | Err(Gift::Seat(_)) => return HandedOn::Given,
+        while let Some((_, waiter)) = entry.waiters.pop_first() {
+            match waiter.handoff.send(Handoff::Lease(lease)) {
+                Ok(()) | Err(Handoff::Seat(_)) => return KeepOutcome::Given,
                 // It gave up meanwhile.
-                Err(Gift::Lease(back)) => lease = back,
+                Err(Handoff::Lease(back)) => lease = back,
             }
         }
         if state.closed || self.config.handler_cache_bytes == 0 || self.config.idle_instances == 0 {
-            return HandedOn::Refused(lease);
+            return KeepOutcome::Refused(lease);
         }
-        let resident = lease.instance.rest();
-        HandedOn::Idle(state.cache.put(handler, Instant::now(), lease), resident)
+        let pausable = lease.instance.rest();
+        KeepOutcome::Idle(state.cache.put(handler, Instant::now(), lease), pausable)
     }
 
     /// Pauses an idle instance and weighs it.
-    fn park(&self, ticket: Ticket, resident: &Resident) {
+    fn park(&self, ticket: Ticket, pausable: &PausableSandbox) {
         let begun = Instant::now();
         let _span = span(Stage::Park).entered();
-        match resident.pause() {
-            Ok(true) => self.weigh(ticket, resident.weigh()),
+        match pausable.pause() {
+            Ok(true) => self.weigh(ticket, pausable.weigh()),
             // A call has it already.
             Ok(false) => return,
             Err(error) => {
@@ -91,7 +93,7 @@ impl Scheduler {
             victims
         };
         drop(victims);
-        self.budget.look();
+        self.budget.wake_if_exceeded();
     }
 
     /// Gives up one idle instance.

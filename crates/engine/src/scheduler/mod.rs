@@ -42,7 +42,7 @@ use crate::popularity::Popularity;
 use function::VersionId;
 pub(crate) use lease::Lease;
 pub(crate) use seat::Seat;
-use waiting::Waiting;
+use waiting::QueuedCall;
 
 /// What a call was given.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub(crate) enum Grant {
 
 /// What a waiter is given.
 #[derive(Debug)]
-enum Gift {
+enum Handoff {
     Lease(Lease),
     Seat(Seat),
 }
@@ -68,7 +68,7 @@ pub(crate) struct Scheduler {
     /// Sandboxes that the zygotes take up, as last seen.
     zygotes: AtomicUsize,
     /// Work off the path of calls.
-    errands: TaskTracker,
+    background: TaskTracker,
     /// Where that runs: a call may be dropped outside any runtime.
     runtime: Handle,
     state: Mutex<State>,
@@ -77,7 +77,7 @@ pub(crate) struct Scheduler {
 #[derive(Debug, Default)]
 struct State {
     cache: HandlerCache<Lease>,
-    desks: HashMap<VersionId, Desk>,
+    handlers: HashMap<VersionId, HandlerState>,
     popularity: Popularity,
     seats: usize,
     waiting: usize,
@@ -88,7 +88,7 @@ struct State {
 
 /// What is known of a handler while it has instances or waiters.
 #[derive(Debug, Default)]
-struct Desk {
+struct HandlerState {
     live: u32,
     generation: u64,
     /// In the order in which they came.
@@ -97,7 +97,7 @@ struct Desk {
 
 #[derive(Debug)]
 struct Waiter {
-    gift: oneshot::Sender<Gift>,
+    handoff: oneshot::Sender<Handoff>,
     /// It has a seat and waits for a permit: it can use an instance, but no further seat.
     seated: bool,
 }
@@ -119,7 +119,7 @@ impl Scheduler {
     pub(crate) fn new(
         config: Arc<EngineConfig>,
         budget: Arc<Budget>,
-        errands: TaskTracker,
+        background: TaskTracker,
     ) -> Arc<Self> {
         let permits = Arc::new(Semaphore::new(config.creations.clamp(1, Semaphore::MAX_PERMITS)));
         Arc::new(Self {
@@ -127,7 +127,7 @@ impl Scheduler {
             budget,
             permits,
             zygotes: AtomicUsize::new(0),
-            errands,
+            background,
             runtime: Handle::current(),
             state: Mutex::default(),
         })
@@ -135,23 +135,23 @@ impl Scheduler {
 
     /// Gets an instance or the right to make one, waiting if need be.
     pub(crate) async fn admit(self: &Arc<Self>, handler: &Handler) -> Result<Grant, CallError> {
-        let (waiting, seat) = match self.knock(handler)? {
-            Answer::Granted(grant) => return Ok(grant),
-            Answer::Wait(waiting, seat) => (waiting, seat),
+        let (waiting, seat) = match self.try_admit(handler)? {
+            Decision::Granted(grant) => return Ok(grant),
+            Decision::Wait(waiting, seat) => (waiting, seat),
         };
-        let patience = Instant::now() + self.config.queue_timeout;
-        timeout_at(patience, self.wait(waiting, seat)).await.unwrap_or_else(|_| Err(self.busy()))
+        let deadline = Instant::now() + self.config.queue_timeout;
+        timeout_at(deadline, self.wait(waiting, seat)).await.unwrap_or_else(|_| Err(self.busy()))
     }
 
     /// Notes that the handler is called, and how many others of its calls are under way.
     fn count(&self, handler: &Handler) {
         let mut state = self.state();
-        let live = state.desks.get(&handler.id).map_or(0, |desk| desk.live);
+        let live = state.handlers.get(&handler.id).map_or(0, |entry| entry.live);
         let busy = (live as usize).saturating_sub(state.cache.idle(&handler.id));
         state.popularity.called(&handler.id, busy, Instant::now());
     }
 
-    fn knock(self: &Arc<Self>, handler: &Handler) -> Result<Answer, CallError> {
+    fn try_admit(self: &Arc<Self>, handler: &Handler) -> Result<Decision, CallError> {
         self.count(handler);
         loop {
             let mut state = self.state();
@@ -161,7 +161,7 @@ impl Scheduler {
             let free = self.room().saturating_sub(state.seats);
             let admission = admit(Demand {
                 idle: state.cache.idle(&handler.id),
-                live: state.desks.get(&handler.id).map_or(0, |desk| desk.live),
+                live: state.handlers.get(&handler.id).map_or(0, |entry| entry.live),
                 concurrency: handler.concurrency,
                 free,
                 spare: state.cache.len(),
@@ -172,13 +172,13 @@ impl Scheduler {
             if admission == Admission::Resume
                 && let Some(lease) = state.cache.take(&handler.id)
             {
-                return Ok(Answer::Granted(Grant::Idle(lease)));
+                return Ok(Decision::Granted(Grant::Idle(lease)));
             }
             if admission == Admission::Refuse {
                 return Err(self.busy());
             }
             if admission == Admission::AwaitInstance {
-                return Ok(Answer::Wait(self.queue_up(&mut state, &handler.id, false), None));
+                return Ok(Decision::Wait(self.enqueue(&mut state, &handler.id, false), None));
             }
             if free == 0
                 && let Some(victim) = state.cache.take_oldest()
@@ -189,12 +189,12 @@ impl Scheduler {
                 metrics::counter!("lambswool_evicted_for_room_total").increment(1);
                 continue;
             }
-            let seat = self.sit(&mut state, &handler.id);
+            let seat = self.reserve(&mut state, &handler.id);
             return match Arc::clone(&self.permits).try_acquire_owned() {
-                Ok(permit) => Ok(Answer::Granted(Grant::Room(seat, permit))),
+                Ok(permit) => Ok(Decision::Granted(Grant::Room(seat, permit))),
                 Err(_) => {
-                    let waiting = self.queue_up(&mut state, &handler.id, true);
-                    Ok(Answer::Wait(waiting, Some(seat)))
+                    let waiting = self.enqueue(&mut state, &handler.id, true);
+                    Ok(Decision::Wait(waiting, Some(seat)))
                 }
             };
         }
@@ -202,15 +202,15 @@ impl Scheduler {
 
     async fn wait(
         self: &Arc<Self>,
-        mut waiting: Waiting,
+        mut waiting: QueuedCall,
         seat: Option<Seat>,
     ) -> Result<Grant, CallError> {
         let seat = match seat {
             Some(seat) => seat,
-            None => match waiting.gift().await {
-                Some(Gift::Lease(lease)) => return Ok(Grant::Idle(lease)),
-                Some(Gift::Seat(seat)) => {
-                    waiting = waiting.seated();
+            None => match waiting.handoff().await {
+                Some(Handoff::Lease(lease)) => return Ok(Grant::Idle(lease)),
+                Some(Handoff::Seat(seat)) => {
+                    waiting = waiting.with_seat();
                     seat
                 }
                 None => return Err(CallError::Stopping),
@@ -218,8 +218,8 @@ impl Scheduler {
         };
         tokio::select! {
             biased;
-            gift = waiting.gift() => match gift {
-                Some(Gift::Lease(lease)) => Ok(Grant::Idle(lease)),
+            handoff = waiting.handoff() => match handoff {
+                Some(Handoff::Lease(lease)) => Ok(Grant::Idle(lease)),
                 // The seated are given no seats: its sender went away.
                 _ => Err(CallError::Stopping),
             },
@@ -236,8 +236,8 @@ impl Scheduler {
             let mut state = self.state();
             state.generation += 1;
             let generation = state.generation;
-            if let Some(desk) = state.desks.get_mut(handler) {
-                desk.generation = generation;
+            if let Some(entry) = state.handlers.get_mut(handler) {
+                entry.generation = generation;
             }
             state.popularity.forget(handler);
             state.cache.forget(handler)
@@ -251,7 +251,7 @@ impl Scheduler {
             let mut state = self.state();
             state.generation += 1;
             let generation = state.generation;
-            state.desks.values_mut().for_each(|desk| desk.generation = generation);
+            state.handlers.values_mut().for_each(|entry| entry.generation = generation);
             state.cache.clear()
         };
         drop(victims);
@@ -296,8 +296,11 @@ impl Scheduler {
     pub(crate) fn clear(&self) {
         let (victims, waiters) = {
             let mut state = self.state();
-            let waiters: Vec<_> =
-                state.desks.values_mut().map(|desk| std::mem::take(&mut desk.waiters)).collect();
+            let waiters: Vec<_> = state
+                .handlers
+                .values_mut()
+                .map(|entry| std::mem::take(&mut entry.waiters))
+                .collect();
             (state.cache.clear(), waiters)
         };
         drop((victims, waiters));
@@ -311,7 +314,7 @@ impl Scheduler {
             busy: state.seats - state.cache.len(),
             waiting: state.waiting,
             creating: self.config.creations.max(1).saturating_sub(self.permits.available_permits()),
-            handlers: state.desks.len(),
+            handlers: state.handlers.len(),
         }
     }
 
@@ -326,14 +329,18 @@ impl Scheduler {
 
 impl State {
     fn tidy(&mut self, handler: &VersionId) {
-        if self.desks.get(handler).is_some_and(|desk| desk.live == 0 && desk.waiters.is_empty()) {
-            self.desks.remove(handler);
+        if self
+            .handlers
+            .get(handler)
+            .is_some_and(|entry| entry.live == 0 && entry.waiters.is_empty())
+        {
+            self.handlers.remove(handler);
         }
     }
 }
 
 /// What a call that asks is told at once.
-enum Answer {
+enum Decision {
     Granted(Grant),
-    Wait(Waiting, Option<Seat>),
+    Wait(QueuedCall, Option<Seat>),
 }

@@ -15,7 +15,7 @@ impl WarmPool for Scheduler {
         let (state, allowed) = (self.state(), self.budget.now());
         let mut offers = Vec::with_capacity(state.cache.len());
         for (handler, idle) in state.cache.each() {
-            let live = state.desks.get(handler).map_or(0, |desk| desk.live as usize);
+            let live = state.handlers.get(handler).map_or(0, |entry| entry.live as usize);
             let busy = live.saturating_sub(idle.len());
             for (depth, (ticket, own, lease)) in idle.into_iter().enumerate() {
                 let rate = state.popularity.per_second(handler, busy + depth, now);

@@ -52,7 +52,7 @@ pub(crate) async fn watch(
     let mut gauge = Gauge { proc, before: None };
     let mut every = tokio::time::interval(EVERY);
     while stop.run_until_cancelled(every.tick()).await.is_some() {
-        engine.feel(gauge.look(Instant::now()));
+        engine.note_pressure(gauge.look(Instant::now()));
         engine.note_builds(builds.as_ref().map_or(0, |builds| builds.memory()));
     }
 }

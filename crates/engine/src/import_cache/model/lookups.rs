@@ -29,8 +29,8 @@ const PREFIX_BYTES: usize = 64;
 
 /// Who sets more variables than this is concerned by whatever is looked up, and what has looked up more concerns everybody
 /// who sets anything.
-const TOLD_APART: usize = 64;
-const MOST_READ: usize = 4096;
+const MAX_VARIABLES: usize = 64;
+const MAX_LOOKUPS: usize = 4096;
 
 /// Among what a handler sets: it may set any others, too.
 const UNKNOWN: &str = "*";
@@ -63,7 +63,7 @@ pub(crate) fn set_by(handler: &Handler, secrets: &[String]) -> Set {
     let modules = handler.own.iter().map(|module| number(&format!("=import {module}")));
     let own = || handler.environment.keys().chain(&*handler.sets).chain(secrets);
     let unknown = handler.sets.iter().any(|name| name == UNKNOWN);
-    if unknown || own().count() > TOLD_APART {
+    if unknown || own().count() > MAX_VARIABLES {
         return modules.chain([number(ANY)]).collect();
     }
     // Whoever takes all of them has not asked for these.
@@ -101,7 +101,7 @@ pub(crate) fn all_looked_up(imports: &Imports) -> Set {
 
 /// The set, or all there are.
 pub(crate) fn bounded(reads: Set) -> Set {
-    if reads.len() <= MOST_READ {
+    if reads.len() <= MAX_LOOKUPS {
         reads
     } else {
         [ALL, ANY, EACH].map(number).into_iter().collect()

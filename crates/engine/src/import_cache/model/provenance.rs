@@ -11,10 +11,10 @@ use std::collections::HashMap;
 use crate::import_cache::model::set::Set;
 
 /// Sets of distributions that are remembered as witnesses, at most: each is a package set that a zygote was made of.
-const MOST: usize = 4096;
+const MAX_SOURCES: usize = 4096;
 
 /// Words kept of one thing, at most.
-const MOST_WORDS: usize = 8;
+const MAX_STATEMENTS: usize = 8;
 
 /// The number of a witness.
 pub(crate) type Witness = u32;
@@ -32,7 +32,7 @@ impl Witnesses {
         if let Some(number) = self.numbers.get(set) {
             return Some(*number);
         }
-        if self.sets.len() >= MOST {
+        if self.sets.len() >= MAX_SOURCES {
             return None;
         }
         let number = Witness::try_from(self.sets.len()).ok()?;
@@ -82,7 +82,7 @@ impl<T> Words<T> {
         let size = |witness: Witness| witnesses.set(witness).len();
         let at = self.0.partition_point(|(witness, _)| size(*witness) <= size(by));
         self.0.insert(at, (by, word));
-        self.0.truncate(MOST_WORDS);
+        self.0.truncate(MAX_STATEMENTS);
     }
 
     pub(crate) fn by(&self, witness: Witness) -> Option<&T> {
@@ -139,7 +139,7 @@ mod tests {
             words.say(liar, "lie", &witnesses);
         }
         assert_eq!(words.any(), Some(&"truth"));
-        assert_eq!(words.0.len(), MOST_WORDS);
+        assert_eq!(words.0.len(), MAX_STATEMENTS);
         words.say(alone, "changed", &witnesses);
         assert_eq!(words.by(alone), Some(&"changed"));
     }
@@ -148,7 +148,7 @@ mod tests {
     fn witnesses_are_not_remembered_without_end() {
         let mut witnesses = Witnesses::default();
         let numbers: Vec<_> = (0..5000).map(|at| witnesses.number(&set(&[at]))).collect();
-        assert_eq!(numbers.iter().flatten().count(), MOST);
+        assert_eq!(numbers.iter().flatten().count(), MAX_SOURCES);
         assert_eq!(witnesses.number(&set(&[7])), numbers[7]);
     }
 }

@@ -11,7 +11,7 @@ use crate::import_cache::model::set::Set;
 use crate::import_cache::policy::benefit::{Demand, Worth};
 
 /// Handlers, and distributions, whose imports are considered at a time: those that wait longest.
-const CONSIDERED: usize = 24;
+const MAX_CONSIDERED: usize = 24;
 
 /// A distribution's core is what this part of the starts that import it imports, too.
 const CORE: [f64; 2] = [0.9, 0.5];
@@ -39,7 +39,7 @@ pub(crate) fn candidates<'a>(
     waiting.sort_by(|one, other| other.0.total_cmp(&one.0));
     let cores = cores(entries, worth, book);
     let mut found = Vec::new();
-    let considered = &waiting[..waiting.len().min(CONSIDERED)];
+    let considered = &waiting[..waiting.len().min(MAX_CONSIDERED)];
     let wanted: Vec<Set> =
         considered.iter().map(|(_, demand, _)| demand.profile.wanted(book)).collect();
     let readers: Vec<_> =
@@ -93,7 +93,7 @@ fn cores<'a>(entries: &[Entry], worth: &Worth<'a>, book: &'a Book) -> Vec<Candid
     let mut order: Vec<_> = waits.into_iter().collect();
     order.sort_by(|one, other| other.1.total_cmp(&one.1));
     let mut cores = Vec::new();
-    for (of, _) in order.into_iter().take(CONSIDERED) {
+    for (of, _) in order.into_iter().take(MAX_CONSIDERED) {
         let mut common: HashMap<u32, f64> = HashMap::new();
         let mut all = 0.0;
         let mut counted: HashSet<*const _> = HashSet::new();

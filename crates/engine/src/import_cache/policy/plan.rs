@@ -19,7 +19,7 @@ use crate::import_cache::policy::price::{Price, price as price_of};
 use crate::warm_pool::Offer;
 
 /// Candidates that are tried against what would have to go.
-const TRIED: usize = 6;
+const MAX_TRIED: usize = 6;
 
 /// What is gained need not be more than what is paid: a sum of floats may fall short of its equal.
 const EVEN: f64 = 0.999;
@@ -102,7 +102,8 @@ pub(crate) fn plan(
     });
     offers.sort_by(|one, other| other.density().total_cmp(&one.density()));
     let before = worth.total(&vec![true; entries.len()]);
-    for Offered { realm, sees, modules, reads, price, reader, .. } in offers.into_iter().take(TRIED)
+    for Offered { realm, sees, modules, reads, price, reader, .. } in
+        offers.into_iter().take(MAX_TRIED)
     {
         let used = entries.iter().map(|entry| entry.used).max().map_or(0, |used| used + 1);
         let asked = modules.clone();

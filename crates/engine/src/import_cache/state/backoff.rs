@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Longest time before what failed again and again is tried once more.
-const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 /// A zygote could not be made, so many times in a row.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ impl Default for Setback {
 impl Setback {
     /// Counts a failure: the next try waits for `retry`, and twice as long after each further one.
     pub(crate) fn fail(&mut self, retry: Duration) {
-        let wait = retry.saturating_mul(1 << self.failures.min(16)).min(LONGEST_WAIT.max(retry));
+        let wait = retry.saturating_mul(1 << self.failures.min(16)).min(MAX_WAIT.max(retry));
         self.failures = self.failures.saturating_add(1);
         self.until = Instant::now() + wait;
     }

@@ -23,13 +23,13 @@ use crate::popularity::Rate;
 use crate::zygote_tree::Planned;
 
 /// Package sets whose refusal is remembered, at most.
-const REFUSALS: usize = 1024;
+const MAX_REFUSALS: usize = 1024;
 
 /// About as many starts back it is remembered how many were of new locks.
 const NOVELTY_STARTS: f64 = 200.0;
 
 /// Handlers that are remembered, at most; those that were started least of late go first.
-const PROFILES: usize = 2048;
+const MAX_PROFILES: usize = 2048;
 
 /// What a zygote never leaves: it serves only handlers of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,7 +133,7 @@ impl State {
             profile.seeds = seeds(seed, distributions, &profile.locked, book);
         }
         let profile = Arc::new(profile);
-        if self.profiles.len() >= PROFILES {
+        if self.profiles.len() >= MAX_PROFILES {
             self.forget_some();
         }
         self.profiles.insert(handler.id.clone(), Arc::clone(&profile));
@@ -298,7 +298,7 @@ impl State {
             _ => None,
         });
         let refused: Vec<_> = refused.collect();
-        if refused.len() > REFUSALS
+        if refused.len() > MAX_REFUSALS
             && let Some(oldest) =
                 refused.iter().min_by_key(|(since, _)| *since).map(|(_, key)| (*key).clone())
         {
@@ -310,7 +310,7 @@ impl State {
     /// further failure.
     pub(crate) fn set_back(&mut self, key: &Key, retry: Duration) {
         self.setbacks.entry((key.realm, key.sees.clone())).or_default().fail(retry);
-        if self.setbacks.len() > REFUSALS
+        if self.setbacks.len() > MAX_REFUSALS
             && let Some(first) = self
                 .setbacks
                 .iter()

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Zygotes whose imports seem to hang that may go on hanging while others are made: each may well keep a core busy.
-const LATE: usize = 2;
+const MAX_LATE: usize = 2;
 
 /// Tickets are in the order in which they were given.
 #[derive(Debug, Default)]
@@ -98,7 +98,7 @@ impl Queue {
 
     /// Whether no more are late than may be; ends one if that helps and is due.
     pub(crate) fn room(&mut self, now: Instant, grace: Duration) -> Room {
-        if self.late.len() <= LATE {
+        if self.late.len() <= MAX_LATE {
             return Room::There;
         }
         if self.waiting.is_empty() {

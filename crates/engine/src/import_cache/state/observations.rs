@@ -8,14 +8,14 @@ use crate::import_cache::model::import_time::ImportTime;
 use crate::import_cache::model::set::Set;
 
 /// Modules that a handler may say it has loaded: the largest package sets load some five thousand.
-pub(crate) const MOST_MODULES: usize = 20_000;
+pub(crate) const MAX_MODULES: usize = 20_000;
 
 /// Lessons that wait to be taken in, at most: a handler that was not heard is asked again.
-const MOST_LESSONS: usize = 256;
+const MAX_LESSONS: usize = 256;
 
 /// Bytes of them, at most: three of the largest that there can be (so many names of 255 bytes are 5.6 MB), and of usual ones
 /// as many as may wait.
-const MOST_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 
 /// Lessons that wait, the oldest first.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ impl Lessons {
     /// Puts one behind the others. False: there is no room for it, and it is forgotten.
     pub(crate) fn push(&mut self, lesson: Lesson) -> bool {
         let bytes = self.bytes + lesson.bytes();
-        let room = self.waiting.len() < MOST_LESSONS && bytes <= MOST_BYTES;
+        let room = self.waiting.len() < MAX_LESSONS && bytes <= MAX_BYTES;
         if room {
             self.bytes = bytes;
             self.waiting.push_back(lesson);
@@ -88,12 +88,12 @@ mod tests {
         };
         let mut lessons = Lessons::default();
         for _ in 0..2 {
-            let large = (0..4).filter(|_| lessons.push(lesson(MOST_MODULES))).count();
+            let large = (0..4).filter(|_| lessons.push(lesson(MAX_MODULES))).count();
             assert_eq!(large, 3);
             assert!(lessons.push(lesson(1)), "there is room for a small one");
             while lessons.pop().is_some() {}
         }
-        let small = (0..2 * MOST_LESSONS).filter(|_| lessons.push(lesson(1))).count();
-        assert_eq!(small, MOST_LESSONS);
+        let small = (0..2 * MAX_LESSONS).filter(|_| lessons.push(lesson(1))).count();
+        assert_eq!(small, MAX_LESSONS);
     }
 }

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::ImportCache;
-use crate::budget::Reserved;
+use crate::budget::Reservation;
 use crate::config::ZygotePolicy;
 use crate::import_cache::model::estimate::Belief;
 use crate::import_cache::model::lookups::{all_looked_up, bounded};
@@ -31,7 +31,7 @@ pub(super) struct Derived {
     /// Held until the zygote is among those that can be forked.
     pub(super) claim: Option<Claim>,
     /// Held until it is weighed itself.
-    pub(super) reserved: Option<Reserved>,
+    pub(super) reserved: Option<Reservation>,
 }
 
 impl ImportCache {
@@ -78,7 +78,7 @@ impl ImportCache {
             cache.fit_aside().await;
             tell.send_replace(Some(made));
         };
-        self.errands.spawn_on(work, &self.runtime);
+        self.background.spawn_on(work, &self.runtime);
     }
 
     pub(super) async fn make(
@@ -130,11 +130,11 @@ impl ImportCache {
         let spec = ZygoteSpec { packages, imports, ..spec };
         let Some(parent) = parent else {
             let making = self.in_time(self.provider.create_zygote(spec));
-            let zygote = self.in_turn(turn, self.patience(key), making).await?;
+            let zygote = self.in_turn(turn, self.turn_timeout(key), making).await?;
             return Ok(Derived { zygote, parent: None, claim, reserved });
         };
         let making = self.in_time(parent.zygote.derive(spec));
-        let derived = self.in_turn(turn, self.patience(key), making).await;
+        let derived = self.in_turn(turn, self.turn_timeout(key), making).await;
         if let Err(
             error @ (ProviderError::ZygoteLost { id, .. } | ProviderError::Impostor { id, .. }),
         ) = &derived

@@ -28,18 +28,18 @@ use crate::import_cache::state::zygote::Key;
 
 /// A zygote may take that many times as long as its imports are known to take, and a moment, before others are made as
 /// well.
-const PATIENCE: f64 = 4.0;
-const MOMENT: Duration = Duration::from_secs(1);
+const TIMEOUT_FACTOR: f64 = 4.0;
+const MIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The part of the time that making one may take in all that one may be late in any case.
 const GRACE: u32 = 3;
 
 impl ImportCache {
     /// How long a zygote may take to make before nobody waits for it any more but those who asked for it.
-    pub(super) fn patience(&self, key: &Key) -> Duration {
+    pub(super) fn turn_timeout(&self, key: &Key) -> Duration {
         let (milliseconds, _) = self.expected(&key.sees, &key.modules);
-        let expected = Duration::from_secs_f64(milliseconds.max(0.0) * PATIENCE / 1e3);
-        (MOMENT + expected).min(self.config.creation_timeout)
+        let expected = Duration::from_secs_f64(milliseconds.max(0.0) * TIMEOUT_FACTOR / 1e3);
+        (MIN_TIMEOUT + expected).min(self.config.creation_timeout)
     }
 
     /// Milliseconds and bytes that a zygote is expected to take for importing these.
@@ -50,7 +50,7 @@ impl ImportCache {
         (milliseconds, belief.weigh(milliseconds))
     }
 
-    /// Awaits `making` in its turn, and hands the turn on when that takes longer than `patience`: what hangs may not hold
+    /// Awaits `making` in its turn, and hands the turn on when that takes longer than `limit`: what hangs may not hold
     /// up what does not.
     ///
     /// # Errors
@@ -58,12 +58,12 @@ impl ImportCache {
     pub(super) async fn in_turn<T>(
         &self,
         turn: Option<Turn<'_>>,
-        patience: Duration,
+        limit: Duration,
         making: impl Future<Output = Result<T, ProviderError>>,
     ) -> Result<T, ProviderError> {
         let Some(turn) = turn else { return making.await };
         tokio::pin!(making);
-        if let Ok(made) = timeout(patience, &mut making).await {
+        if let Ok(made) = timeout(limit, &mut making).await {
             return made;
         }
         let late = turn.late();

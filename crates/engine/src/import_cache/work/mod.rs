@@ -51,7 +51,7 @@ pub struct ImportCache {
     idle: Option<Arc<dyn WarmPool>>,
     ledger: Ledger,
     claims: Arc<Claims>,
-    errands: TaskTracker,
+    background: TaskTracker,
     runtime: Handle,
     halt: CancellationToken,
     /// Imports take a whole core: one package set at a time leaves the others to the calls.
@@ -77,13 +77,13 @@ impl ImportCache {
         config: Arc<EngineConfig>,
         store: Option<Arc<dyn PackageStore>>,
         seed: Option<&ZygoteTree>,
-        errands: TaskTracker,
+        background: TaskTracker,
         halt: CancellationToken,
     ) -> Arc<Self> {
         let packages = Packages { store, seed: seed.cloned() };
         let secrets = Arc::new(NoSecrets);
         let budget = Arc::new(Budget::new(config.memory_bytes));
-        Self::beside(None, budget, provider, config, packages, secrets, errands, halt)
+        Self::beside(None, budget, provider, config, packages, secrets, background, halt)
     }
 
     /// One that shares `budget` with the instances of `idle`.
@@ -95,7 +95,7 @@ impl ImportCache {
         config: Arc<EngineConfig>,
         packages: Packages,
         secrets: Arc<dyn SecretStore>,
-        errands: TaskTracker,
+        background: TaskTracker,
         halt: CancellationToken,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -108,7 +108,7 @@ impl ImportCache {
             idle,
             ledger: Ledger::default(),
             claims: Arc::default(),
-            errands,
+            background,
             runtime: Handle::current(),
             halt,
             turns: Turns::default(),

@@ -6,7 +6,7 @@ use super::{ImportCache, number};
 use crate::handler::Handler;
 use crate::import_cache::model::import_time::ImportTime;
 use crate::import_cache::model::set::Set;
-use crate::import_cache::state::observations::{Lesson, MOST_MODULES};
+use crate::import_cache::state::observations::{Lesson, MAX_MODULES};
 use crate::import_cache::state::pick::Pick;
 
 impl ImportCache {
@@ -19,7 +19,7 @@ impl ImportCache {
         mut modules: Vec<String>,
         took: ImportTime,
     ) {
-        modules.truncate(MOST_MODULES);
+        modules.truncate(MAX_MODULES);
         let had = pick.zygote.as_ref().map_or_else(Set::default, |kept| kept.modules.clone());
         let (handler, zygote) = (handler.id.clone(), number(pick.zygote.as_deref()));
         // Of a start that was not to be observed it is known already what it brings in.

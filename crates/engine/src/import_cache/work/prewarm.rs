@@ -168,7 +168,7 @@ impl ImportCache {
             }
             let view = state.view();
             let used: u64 = view.entries.iter().map(|entry| entry.bytes).sum();
-            if used < self.room() && view.entries.len() < self.most_zygotes() {
+            if used < self.room() && view.entries.len() < self.max_zygotes() {
                 let above = seed.above.map(|at| seeds[at].key(realm));
                 let from = above.map_or(Origin::Best, |above| state.origin(&above));
                 begun.extend(self.ensure_from(state, &seed.key(realm), from));

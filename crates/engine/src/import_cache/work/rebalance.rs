@@ -15,7 +15,7 @@ use crate::import_cache::state::zygote::View;
 use crate::warm_pool::Offer;
 
 /// Looks at what is left after something was given up, at most.
-const ROUNDS: usize = 8;
+const MAX_ROUNDS: usize = 8;
 
 impl ImportCache {
     /// Not on a thread that serves calls. Gives up zygotes that have died and those that no longer fit, and has those that are too old replaced.
@@ -51,14 +51,14 @@ impl ImportCache {
     pub(crate) async fn fit_aside(self: &Arc<Self>) {
         let cache = Arc::clone(self);
         // It fails only with the runtime.
-        let _ = self.errands.spawn_blocking(move || cache.fit()).await;
+        let _ = self.background.spawn_blocking(move || cache.fit()).await;
     }
 
     /// Measures all zygotes, and gives up what no longer fits.
     fn fit(&self) {
         self.fit_zygotes();
         // What is given up may leave its pages behind: then more has to go.
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             let done = match self.config.zygotes {
                 ZygotePolicy::Utility => self.fits_together(),
                 _ => self.fits_apart(),
@@ -91,7 +91,7 @@ impl ImportCache {
     }
 
     /// Zygotes that there may be: with what each keeps ready they leave half of all sandboxes to instances.
-    pub(super) fn most_zygotes(&self) -> usize {
+    pub(super) fn max_zygotes(&self) -> usize {
         (self.config.sandboxes / 2 / self.config.zygote_sandboxes.max(1)).max(1)
     }
 
@@ -124,7 +124,7 @@ impl ImportCache {
     /// Keeps zygotes within their cap, by the policy's own order.
     fn fit_zygotes(&self) {
         let view = self.measure();
-        let room = Room { bytes: self.room(), zygotes: self.most_zygotes() };
+        let room = Room { bytes: self.room(), zygotes: self.max_zygotes() };
         let used: u64 = view.entries.iter().map(|entry| entry.bytes).sum();
         if used <= room.bytes && view.entries.len() <= room.zygotes {
             return;
@@ -155,7 +155,7 @@ impl ImportCache {
         let snapshot = self.snapshot();
         let (entries, demands) = (&snapshot.view.entries, snapshot.demands());
         let worth = Worth::new(entries, &demands, snapshot.novelty);
-        let room = Room { bytes: self.left_to(&snapshot), zygotes: self.most_zygotes() };
+        let room = Room { bytes: self.left_to(&snapshot), zygotes: self.max_zygotes() };
         let victims = evict::utility(entries, &snapshot.idle, room, &worth);
         self.give_up(&snapshot, &victims);
         victims == Victims::default()

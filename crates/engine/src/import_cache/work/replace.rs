@@ -9,7 +9,7 @@ use crate::import_cache::state::zygote::{Kept, View};
 
 /// An old zygote is given up when so many successors could not be made of its set, one after the other: it is to grow no
 /// older.
-const SUCCESSORS: u32 = 3;
+const MAX_FAILED_SUCCESSORS: u32 = 3;
 
 impl ImportCache {
     /// The zygote to replace next. One whose successor fails holds up no other.
@@ -36,7 +36,7 @@ impl ImportCache {
             }
             cache.replacing.store(false, Ordering::Release);
         };
-        self.errands.spawn_on(work, &self.runtime);
+        self.background.spawn_on(work, &self.runtime);
     }
 
     async fn succeed(self: &Arc<Self>, old: &Arc<Kept>) {
@@ -54,7 +54,8 @@ impl ImportCache {
                 tracing::warn!(zygote = %old.zygote.id(), %error, "an old zygote could not be replaced");
                 let failures = old.set_back(self.config.zygote_retry);
                 // Calls need a root, and what the host is short of says nothing of the set.
-                if failures >= SUCCESSORS && !old.key.is_root() && is_of_the_set(&error) {
+                if failures >= MAX_FAILED_SUCCESSORS && !old.key.is_root() && is_of_the_set(&error)
+                {
                     self.leave_without_heir(old, error.to_string());
                 }
             }

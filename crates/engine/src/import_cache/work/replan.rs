@@ -48,7 +48,7 @@ impl ImportCache {
                 cache.improved().await;
             }
         };
-        self.errands.spawn_on(work, &self.runtime);
+        self.background.spawn_on(work, &self.runtime);
     }
 
     /// Has better zygotes made until none is worth it, or what may be spent is spent. One does so at a time, and nobody waits
@@ -81,26 +81,25 @@ impl ImportCache {
             // Whoever learns meanwhile need not copy the book.
             drop(snapshot);
             // The next plan does without one that fails, or seems to hang.
-            let patience = self.patience(&key);
-            self.pay_for(&key, milliseconds, patience, |state, cost| state.account.spend(cost))
-                .await;
+            let limit = self.turn_timeout(&key);
+            self.pay_for(&key, milliseconds, limit, |state, cost| state.account.spend(cost)).await;
         }
     }
 
-    /// Has a zygote made, unless it is there or refused, and waits for it as long as `patience` lasts. `pay` is told the
+    /// Has a zygote made, unless it is there or refused, and waits for it as long as `limit` lasts. `pay` is told the
     /// milliseconds of a processor that it costs: those expected when it begins, and then by how much that was wrong. False:
     /// it was not waited for to the end.
     pub(super) async fn pay_for(
         self: &Arc<Self>,
         key: &Key,
         expected: f64,
-        patience: Duration,
+        limit: Duration,
         pay: impl Fn(&mut State, f64),
     ) -> bool {
         let Some(mut making) = self.ensure(key) else { return true };
         pay(&mut self.state(), expected);
         let begun = Instant::now();
-        let made = timeout(patience, outcome(&mut making)).await;
+        let made = timeout(limit, outcome(&mut making)).await;
         let took = match &made {
             Ok(Ok(Some(kept))) => kept.zygote.imports().milliseconds,
             // Its failure was told when it happened. What has failed, or was given up, has cost as well.
@@ -128,7 +127,7 @@ impl ImportCache {
     fn think(&self, purse: f64) -> Option<Planned> {
         let snapshot = self.snapshot();
         let barred = self.state().barred(&self.config);
-        let (left, cap, zygotes) = (self.left_to(&snapshot), self.room(), self.most_zygotes());
+        let (left, cap, zygotes) = (self.left_to(&snapshot), self.room(), self.max_zygotes());
         let refused = |realm, sees: &Set, modules: &Set| {
             barred.contains(&Key { realm, sees: sees.clone(), modules: modules.clone() })
         };
@@ -218,7 +217,7 @@ pub(crate) mod tests {
         }
         cache.prepare(&bare, || ()).await;
         assert_eq!(provider.census().derived_zygotes, 0, "that one is still being made");
-        assert!(cache.errands.len() <= 3, "{} wait", cache.errands.len());
+        assert!(cache.background.len() <= 3, "{} wait", cache.background.len());
         sleep(Duration::from_secs(10)).await;
         assert_eq!(provider.census().derived_zygotes, 2);
     }

@@ -11,7 +11,7 @@ use crate::import_cache::state::snapshot::Snapshot;
 use crate::warm_pool::Offer;
 
 /// Seconds that count as "of late" where hardly anything is started.
-const LONGEST: f64 = 86_400.0;
+const MAX_WINDOW_SECONDS: f64 = 86_400.0;
 
 impl ImportCache {
     /// Works out anew what handlers need of whose packages something else is known now. Without the lock: there may be
@@ -47,7 +47,8 @@ impl ImportCache {
         drop(state);
         let starts: f64 = profiles.iter().map(|(_, weight)| weight).sum();
         // "Of late" is counted in starts for zygotes: as many seconds count for idle instances.
-        let idle = self.offers((starts.max(1.0) / rate.max(f64::MIN_POSITIVE)).min(LONGEST));
+        let idle =
+            self.offers((starts.max(1.0) / rate.max(f64::MIN_POSITIVE)).min(MAX_WINDOW_SECONDS));
         Snapshot { view, book, novelty, idle, profiles }
     }
 

@@ -4,20 +4,20 @@ use std::collections::HashMap;
 
 use sandbox::Imports;
 
-use super::{Book, MOST_WEIGHTS, Weight};
+use super::{Book, MAX_WEIGHTS, Weight};
 use crate::config::CREATION_TIMEOUT;
 use crate::import_cache::model::lookups::looked_up;
 use crate::import_cache::model::provenance::{Trust, Witness, Witnesses, Words};
 use crate::import_cache::model::set::Set;
 
 /// The longest that an import can take: whoever takes longer has no zygote that could spare him anything.
-pub(super) const MOST_MS: f64 = 1e3 * CREATION_TIMEOUT.as_secs_f64();
+pub(super) const MAX_MS: f64 = 1e3 * CREATION_TIMEOUT.as_secs_f64();
 
 /// What a module costs as long as nobody has measured it, in milliseconds.
 const UNMEASURED_MS: f64 = 2.0;
 
 /// What one distribution looks up that is remembered, at most. Of those beyond, each zygote knows its own.
-const MOST_VARIABLES: usize = 1024;
+const MAX_VARIABLES: usize = 1024;
 
 /// What a zygote weighs counts at most that many times more, or less, than was to be expected.
 const SURPRISE: f64 = 4.0;
@@ -97,7 +97,7 @@ impl Book {
     fn reads_too(&mut self, distribution: u32, names: &[String], by: Witness) {
         let reads = &mut self.distributions[distribution as usize].reads;
         for variable in looked_up(names) {
-            if reads.len() < MOST_VARIABLES || reads.contains_key(&variable) {
+            if reads.len() < MAX_VARIABLES || reads.contains_key(&variable) {
                 reads.entry(variable).or_default().say(by, (), &self.witnesses);
             }
         }
@@ -141,7 +141,7 @@ impl Book {
     /// A zygote of `sees` that was asked to import `asked`, derived from one that had imported `had`, weighs that much beyond it.
     /// When there were too many, all are forgotten: each is made in vain once more at most.
     pub(crate) fn weighed_as(&mut self, sees: &Set, asked: &Set, had: &Set, bytes: u64) {
-        if self.weights.len() >= MOST_WEIGHTS {
+        if self.weights.len() >= MAX_WEIGHTS {
             self.weights.clear();
         }
         let weight = Weight { had: had.clone(), bytes };
@@ -188,5 +188,5 @@ fn left(imports: &Imports) -> String {
 
 /// What a sandbox says of itself, within what can be: sums of it must stay numbers, whatever a hostile one says.
 fn believable(milliseconds: f64) -> f64 {
-    milliseconds.clamp(0.0, MOST_MS)
+    milliseconds.clamp(0.0, MAX_MS)
 }

@@ -24,13 +24,13 @@ use crate::status::ImportCost;
 const DECLARED_MS: f64 = 20.0;
 
 /// Modules of one distribution that are told apart, at most: the largest known has some ten thousand.
-const MOST_PIECES: usize = 20_000;
+const MAX_PIECES: usize = 20_000;
 
 /// Modules of all distributions together that are told apart, at most.
-const MOST_PIECES_OF_ALL: usize = 500_000;
+const MAX_PIECES_OF_ALL: usize = 500_000;
 
 /// Zygotes whose weights are remembered, at most.
-const MOST_WEIGHTS: usize = 1024;
+const MAX_WEIGHTS: usize = 1024;
 
 /// Bytes of a module's name, at most.
 const NAME_BYTES: usize = 255;
@@ -122,7 +122,7 @@ impl Book {
             return Some(*piece);
         }
         let there = self.distributions[distribution as usize].pieces.len();
-        let full = there >= MOST_PIECES || self.pieces.len() >= MOST_PIECES_OF_ALL;
+        let full = there >= MAX_PIECES || self.pieces.len() >= MAX_PIECES_OF_ALL;
         if full || module.len() > NAME_BYTES {
             return None;
         }

@@ -2,7 +2,7 @@
 
 use sandbox::{Imports, LoadedFile};
 
-use super::learning::MOST_MS;
+use super::learning::MAX_MS;
 use super::*;
 use crate::import_cache::model::set::Set;
 
@@ -51,7 +51,7 @@ fn a_lie_about_time_stays_within_what_can_be() {
         let sees = set([0]);
         book.measure(&sees, &report(vec![file("a", said, "")]));
         let cost = book.measured(0, &book.trust(&sees)).unwrap();
-        assert!((0.0..=MOST_MS).contains(&cost), "{said}");
+        assert!((0.0..=MAX_MS).contains(&cost), "{said}");
     }
 }
 
@@ -133,7 +133,7 @@ fn a_package_that_lies_about_others_harms_only_who_locked_it() {
         book.closed(&a, &book.trust(&liar), &Set::default()).is_empty(),
         "its own users believe it"
     );
-    assert_eq!(book.measured(0, &book.trust(&liar)), Some(MOST_MS));
+    assert_eq!(book.measured(0, &book.trust(&liar)), Some(MAX_MS));
 }
 
 #[test]
@@ -141,10 +141,10 @@ fn what_is_said_of_names_and_numbers_of_modules_is_bounded() {
     let mut book = simple(1);
     let sees = set([0]);
     assert_eq!(book.piece(&sees, &format!("a.{}", "x".repeat(300))), None);
-    for at in 0..MOST_PIECES + 10 {
+    for at in 0..MAX_PIECES + 10 {
         book.piece(&sees, &format!("a.m{at}"));
     }
-    assert_eq!(book.pieces_of(&sees).count(), MOST_PIECES);
+    assert_eq!(book.pieces_of(&sees).count(), MAX_PIECES);
     assert_eq!(book.piece(&sees, "a"), Some(0), "what is known stays known");
 }
 
