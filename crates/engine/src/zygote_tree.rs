@@ -23,7 +23,7 @@ pub struct ZygoteTree {
 
 /// A node of the tree with all that it inherits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Planned {
+pub(crate) struct TreeNode {
     pub(crate) packages: Vec<String>,
     /// Modules by name; those of a node that names none are its packages'.
     pub(crate) modules: Vec<String>,
@@ -41,13 +41,13 @@ impl ZygoteTree {
     }
 
     /// Its nodes, parents first, without those that add nothing.
-    pub(crate) fn planned(&self) -> Vec<Planned> {
+    pub(crate) fn flatten(&self) -> Vec<TreeNode> {
         let mut all = Vec::new();
-        self.plan(&Planned::default(), &mut all);
+        self.plan(&TreeNode::default(), &mut all);
         all
     }
 
-    fn plan(&self, above: &Planned, all: &mut Vec<Planned>) {
+    fn plan(&self, above: &TreeNode, all: &mut Vec<TreeNode>) {
         let mut own = above.clone();
         let packages: Vec<String> = self.packages.iter().map(|package| normal(package)).collect();
         own.modules.extend(self.modules.iter().cloned());
@@ -63,7 +63,7 @@ impl ZygoteTree {
     }
 }
 
-impl Planned {
+impl TreeNode {
     /// The distributions and modules of this node out of `lock`, if that holds them all.
     pub(crate) fn among<'a>(
         &self,
@@ -109,7 +109,7 @@ mod tests {
                 {"packages": ["pandas==1", "six==1"], "children": []}]}]}"#;
         let tree: ZygoteTree = serde_json::from_str(text).unwrap();
         assert_eq!(tree.nodes(), 3);
-        let planned = tree.planned();
+        let planned = tree.flatten();
         assert_eq!(planned.iter().map(|node| node.packages.len()).collect::<Vec<_>>(), [1, 3]);
         let lock = locked(&["numpy", "pandas", "requests", "six"]);
         let (distributions, modules) = planned[1].among(&lock).unwrap();
@@ -121,6 +121,6 @@ mod tests {
     #[test]
     fn another_version_is_not_what_was_planned() {
         let tree = ZygoteTree { packages: vec!["numpy==2".to_owned()], ..ZygoteTree::default() };
-        assert_eq!(tree.planned()[0].among(&locked(&["numpy"])), None);
+        assert_eq!(tree.flatten()[0].among(&locked(&["numpy"])), None);
     }
 }

@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{Engine, RELEASE_DELAY};
 use crate::call::{Call, CallError, Outcome, Stage, Start};
 use crate::handler::Handler;
-use crate::import_cache::{ImportTime, Kept, Pick};
+use crate::import_cache::{CachedZygote, ImportTime, Pick};
 use crate::instance::LoadedInstance;
 use crate::journey::{Journey, looked};
 use crate::relay::Relay;
@@ -162,13 +162,13 @@ impl Engine {
         match (&made, &pick.zygote) {
             (Ok(_), zygote) => {
                 journey.start = Some(start);
-                zygote.iter().for_each(|kept| kept.forked());
+                zygote.iter().for_each(|cached| cached.forked());
             }
             (
                 Err(error @ (ProviderError::ZygoteLost { .. } | ProviderError::Impostor { .. })),
-                Some(kept),
+                Some(cached),
             ) => {
-                self.imports.lose(kept, &error.to_string());
+                self.imports.lose(cached, &error.to_string());
             }
             _ => {}
         }
@@ -178,7 +178,7 @@ impl Engine {
     async fn fork(
         &self,
         handler: &Handler,
-        from: Option<&Kept>,
+        from: Option<&CachedZygote>,
     ) -> Result<Box<dyn Instance>, ProviderError> {
         let spec = InstanceSpec {
             kind: handler.kind,
@@ -193,9 +193,9 @@ impl Engine {
         };
         let limit = self.config.creation_timeout;
         match from {
-            Some(kept) => timeout(limit, kept.zygote.fork(spec)).await.unwrap_or_else(|_| {
+            Some(cached) => timeout(limit, cached.zygote.fork(spec)).await.unwrap_or_else(|_| {
                 let reason = format!("no answer within {} s", limit.as_secs_f64());
-                Err(ProviderError::ZygoteLost { id: kept.zygote.id(), reason })
+                Err(ProviderError::ZygoteLost { id: cached.zygote.id(), reason })
             }),
             None => {
                 timeout(limit, self.provider.create_instance(spec)).await.unwrap_or_else(|_| {

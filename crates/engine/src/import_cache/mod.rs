@@ -31,5 +31,5 @@ mod work;
 
 pub use model::import_time::ImportTime;
 pub use state::pick::Pick;
-pub(crate) use state::zygote::Kept;
+pub(crate) use state::zygote::CachedZygote;
 pub use work::ImportCache;

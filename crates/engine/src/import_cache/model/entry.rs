@@ -6,7 +6,7 @@ use crate::import_cache::model::set::Set;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
     /// Which of several trees it stands in: one for each Python and network class.
-    pub(crate) realm: usize,
+    pub(crate) domain: usize,
     /// The zygote that it was derived from, by its place, if that is still there.
     pub(crate) parent: Option<usize>,
     /// The distributions that it can import from.
@@ -16,9 +16,9 @@ pub(crate) struct Entry {
     /// The pieces that it has imported.
     pub(crate) modules: Set,
     /// What its imports have looked up that another may have: see [`crate::import_cache::model::lookups`].
-    pub(crate) reads: Set,
+    pub(crate) lookups: Set,
     /// Whether zygotes may be derived from it.
-    pub(crate) bears: bool,
+    pub(crate) derivable: bool,
     /// Bytes that it costs by itself.
     pub(crate) bytes: u64,
     /// When it was last forked from; greater is later, and no two are equal.
@@ -31,9 +31,9 @@ impl Entry {
         self.sees.is_empty()
     }
 
-    /// The trust rule: whoever locked `locked` in `realm` may be forked from it, since it holds nothing else.
-    pub(crate) fn serves(&self, realm: usize, locked: &Set) -> bool {
-        self.realm == realm && self.sees.within(locked)
+    /// The trust rule: whoever locked `locked` in `domain` may be forked from it, since it holds nothing else.
+    pub(crate) fn serves(&self, domain: usize, locked: &Set) -> bool {
+        self.domain == domain && self.sees.within(locked)
     }
 }
 
@@ -78,8 +78,8 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn entry(parent: Option<usize>, sees: Set, bytes: u64, used: u64) -> Entry {
-        let (asked, modules, reads) = (sees.clone(), sees.clone(), Set::default());
-        Entry { realm: 0, parent, asked, modules, sees, reads, bears: true, bytes, used }
+        let (asked, modules, lookups) = (sees.clone(), sees.clone(), Set::default());
+        Entry { domain: 0, parent, asked, modules, sees, lookups, derivable: true, bytes, used }
     }
 
     pub(crate) fn set(members: &[u32]) -> Set {
@@ -89,7 +89,7 @@ pub(crate) mod tests {
     #[test]
     fn of_all_realms_roots_the_one_that_was_used_last_is_the_last() {
         let own = entry(None, set(&[]), 10, 3);
-        let others = Entry { realm: 1, ..entry(None, set(&[]), 10, 5) };
+        let others = Entry { domain: 1, ..entry(None, set(&[]), 10, 5) };
         let tree = [own, others, entry(Some(0), set(&[1]), 10, 7)];
         assert_eq!([0, 1, 2].map(|at| is_last_root(&tree, at)), [false, true, false]);
     }

@@ -81,8 +81,8 @@ pub(crate) fn found_as(distribution: &Distribution) -> Set {
 }
 
 /// Whether all distributions were looked up: what came of that is of use to those only who have the same.
-pub(crate) fn went_through_all(reads: &Set) -> bool {
-    reads.contains(number(EACH))
+pub(crate) fn went_through_all(lookups: &Set) -> bool {
+    lookups.contains(number(EACH))
 }
 
 /// Those that were looked up; `A_*`: all variables that begin with `A_`.
@@ -100,9 +100,9 @@ pub(crate) fn all_looked_up(imports: &Imports) -> Set {
 }
 
 /// The set, or all there are.
-pub(crate) fn bounded(reads: Set) -> Set {
-    if reads.len() <= MAX_LOOKUPS {
-        reads
+pub(crate) fn bounded(lookups: Set) -> Set {
+    if lookups.len() <= MAX_LOOKUPS {
+        lookups
     } else {
         [ALL, ANY, EACH].map(number).into_iter().collect()
     }
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
     use crate::handler::tests::handler;
 
-    fn reads(names: &[&str]) -> Set {
+    fn lookups(names: &[&str]) -> Set {
         let variables = names.iter().map(|name| (*name).to_owned()).collect();
         let variables = vec![("a".to_owned(), variables)];
         all_looked_up(&Imports { variables, ..Imports::default() })
@@ -131,64 +131,76 @@ mod tests {
         };
         let found = found_as(&distribution);
         for name in ["=import google", "=import google.auth", "=distribution google-auth"] {
-            assert!(found.meets(&reads(&[name])), "{name}");
+            assert!(found.meets(&lookups(&[name])), "{name}");
         }
         for name in
             ["=import google.iam", "=import auth", "=distribution google", "google.auth", "=*", "*"]
         {
-            assert!(!found.meets(&reads(&[name])), "{name}");
+            assert!(!found.meets(&lookups(&[name])), "{name}");
         }
         assert!(
-            went_through_all(&reads(&["=*"])) && !went_through_all(&reads(&["*", "=import *"]))
+            went_through_all(&lookups(&["=*"])) && !went_through_all(&lookups(&["*", "=import *"]))
         );
         let many: Vec<String> = (0..5000).map(|n| format!("=import m{n}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        assert!(went_through_all(&reads(&many)));
+        assert!(went_through_all(&lookups(&many)));
     }
 
     #[test]
     fn who_only_looks_for_packages_has_looked_up_no_variable() {
         let mut handler = handler();
         handler.environment.extend((0..300).map(|n| (format!("V{n}"), String::new())));
-        assert!(!set_by(&handler, &[]).meets(&reads(&["=import lxml", "=*"])));
-        assert!(set_by(&handler, &[]).meets(&reads(&["=import lxml", "MODE"])));
+        assert!(!set_by(&handler, &[]).meets(&lookups(&["=import lxml", "=*"])));
+        assert!(set_by(&handler, &[]).meets(&lookups(&["=import lxml", "MODE"])));
     }
 
     #[test]
     fn what_a_handler_sets_its_secrets_and_its_own_name_are_its_own() {
         let mut handler = handler();
-        let minds = |handler: &Handler, secrets: &[String], names: &[&str]| {
-            set_by(handler, secrets).meets(&reads(names))
+        let conflicts_with = |handler: &Handler, secrets: &[String], names: &[&str]| {
+            set_by(handler, secrets).meets(&lookups(names))
         };
-        assert!(!minds(&handler, &[], &["MODE", "*", "PATH"]));
-        assert!(minds(&handler, &[], &["AWS_LAMBDA_FUNCTION_NAME"]));
-        assert!(minds(&handler, &[], &["AWS_LAMBDA_*"]));
+        assert!(!conflicts_with(&handler, &[], &["MODE", "*", "PATH"]));
+        assert!(conflicts_with(&handler, &[], &["AWS_LAMBDA_FUNCTION_NAME"]));
+        assert!(conflicts_with(&handler, &[], &["AWS_LAMBDA_*"]));
         let secret = ["KEY".to_owned()];
-        assert!(minds(&handler, &secret, &["KEY"]) && !minds(&handler, &secret, &["MODE"]));
-        assert!(minds(&handler, &secret, &["*"]));
+        assert!(
+            conflicts_with(&handler, &secret, &["KEY"])
+                && !conflicts_with(&handler, &secret, &["MODE"])
+        );
+        assert!(conflicts_with(&handler, &secret, &["*"]));
         handler.environment.insert("MODE".to_owned(), "fast".to_owned());
-        assert!(minds(&handler, &[], &["A", "MODE", "Z"]) && !minds(&handler, &[], &["KEY"]));
+        assert!(
+            conflicts_with(&handler, &[], &["A", "MODE", "Z"])
+                && !conflicts_with(&handler, &[], &["KEY"])
+        );
         for begins in ["*", "M*", "MODE*"] {
-            assert!(minds(&handler, &[], &[begins]), "{begins}");
+            assert!(conflicts_with(&handler, &[], &[begins]), "{begins}");
         }
-        assert!(!minds(&handler, &[], &["MODE_*", "O*"]));
+        assert!(!conflicts_with(&handler, &[], &["MODE_*", "O*"]));
         handler.sets = [String::from("MPLBACKEND")].into();
-        assert!(minds(&handler, &[], &["MPLBACKEND"]) && minds(&handler, &[], &["MPL*"]));
+        assert!(
+            conflicts_with(&handler, &[], &["MPLBACKEND"])
+                && conflicts_with(&handler, &[], &["MPL*"])
+        );
         handler.sets.push("*".to_owned());
-        assert!(minds(&handler, &[], &["Z"]) && !minds(&handler, &[], &["=import lxml", "=*"]));
+        assert!(
+            conflicts_with(&handler, &[], &["Z"])
+                && !conflicts_with(&handler, &[], &["=import lxml", "=*"])
+        );
         handler.sets.clear();
         handler.environment.insert("x".repeat(100), String::new());
-        assert!(minds(&handler, &[], &[&format!("{}*", "x".repeat(99))]));
-        assert!(minds(&handler, &[], &[&format!("{}*", "x".repeat(64))]));
-        assert!(!minds(&handler, &[], &["Z"]));
+        assert!(conflicts_with(&handler, &[], &[&format!("{}*", "x".repeat(99))]));
+        assert!(conflicts_with(&handler, &[], &[&format!("{}*", "x".repeat(64))]));
+        assert!(!conflicts_with(&handler, &[], &["Z"]));
         handler.environment.extend((0..300).map(|n| (format!("V{n}"), String::new())));
-        assert!(minds(&handler, &[], &["Z"]) && !minds(&handler, &[], &[]));
+        assert!(conflicts_with(&handler, &[], &["Z"]) && !conflicts_with(&handler, &[], &[]));
         let many: Vec<String> = (0..5000).map(|n| format!("W{n}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        assert!(minds(&handler, &[], &many));
+        assert!(conflicts_with(&handler, &[], &many));
         handler.environment = BTreeMap::new();
-        assert!(!minds(&handler, &[], &many), "who sets nothing shares all the same");
+        assert!(!conflicts_with(&handler, &[], &many), "who sets nothing shares all the same");
         handler.environment.insert("PATH".to_owned(), "/opt".to_owned());
-        assert!(minds(&handler, &[], &["PATH"]));
+        assert!(conflicts_with(&handler, &[], &["PATH"]));
     }
 }

@@ -2,7 +2,7 @@
 
 /// A straight line through what was measured, the least squares way. Two made-up points keep it upright in the beginning.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Line {
+pub(crate) struct MemoryModel {
     count: f64,
     x: f64,
     y: f64,
@@ -10,16 +10,16 @@ pub(crate) struct Line {
     xy: f64,
 }
 
-impl Default for Line {
+impl Default for MemoryModel {
     fn default() -> Self {
-        let mut line = Self { count: 0.0, x: 0.0, y: 0.0, xx: 0.0, xy: 0.0 };
-        line.add(0.0, f64::from(6 << 20));
-        line.add(250.0, f64::from(40 << 20));
-        line
+        let mut model = Self { count: 0.0, x: 0.0, y: 0.0, xx: 0.0, xy: 0.0 };
+        model.add(0.0, f64::from(6 << 20));
+        model.add(250.0, f64::from(40 << 20));
+        model
     }
 }
 
-impl Line {
+impl MemoryModel {
     pub(crate) fn add(&mut self, x: f64, y: f64) {
         self.count += 1.0;
         self.x += x;
@@ -29,7 +29,7 @@ impl Line {
     }
 
     /// The value there.
-    pub(crate) fn at(&self, x: f64) -> f64 {
+    pub(crate) fn predict(&self, x: f64) -> f64 {
         let spread = self.count * self.xx - self.x * self.x;
         let slope = (self.count * self.xy - self.x * self.y) / spread;
         (self.y + slope * (self.count * x - self.x)) / self.count
@@ -42,11 +42,11 @@ mod tests {
 
     #[test]
     fn weights_are_foretold_from_those_measured() {
-        let mut line = Line::default();
+        let mut model = MemoryModel::default();
         for _ in 0..1000 {
-            line.add(100.0, f64::from(30 << 20));
-            line.add(200.0, f64::from(50 << 20));
+            model.add(100.0, f64::from(30 << 20));
+            model.add(200.0, f64::from(50 << 20));
         }
-        assert!((line.at(150.0) - f64::from(40 << 20)).abs() < f64::from(1 << 20));
+        assert!((model.predict(150.0) - f64::from(40 << 20)).abs() < f64::from(1 << 20));
     }
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::handler::Handler;
-use crate::import_cache::model::catalog::Book;
+use crate::import_cache::model::catalog::Catalog;
 use crate::import_cache::model::entry::Entry;
-use crate::import_cache::model::estimate::Belief;
+use crate::import_cache::model::estimate::Estimate;
 use crate::import_cache::model::import_time::ImportTime;
 use crate::import_cache::model::lookups::{set_by, went_through_all};
 use crate::import_cache::model::set::Set;
@@ -29,7 +29,7 @@ pub(crate) struct Seed {
 /// One handler version, as the policies see it.
 #[derive(Clone, Debug)]
 pub(crate) struct Profile {
-    pub(crate) realm: usize,
+    pub(crate) domain: usize,
     /// The distributions that it locked.
     pub(crate) locked: Set,
     /// The environment variables whose values are its own.
@@ -71,10 +71,10 @@ pub(crate) struct Profile {
 }
 
 impl Profile {
-    pub(crate) fn new(realm: usize, locked: Set, declared: Set, book: &Book) -> Self {
+    pub(crate) fn new(domain: usize, locked: Set, declared: Set, catalog: &Catalog) -> Self {
         let mut profile = Self {
-            realm,
-            found_as: book.found_as(&locked),
+            domain,
+            found_as: catalog.found_as(&locked),
             locked,
             variables: Set::default(),
             clashes: Vec::new(),
@@ -96,29 +96,29 @@ impl Profile {
             alone: 0.0,
             read: 0,
         };
-        profile.expect(book);
+        profile.expect(catalog);
         profile
     }
 
     /// Notes what the handler sets, and the names of the secrets that it has now.
-    pub(crate) fn sets(&mut self, handler: &Handler, secrets: Vec<String>, book: &Book) {
+    pub(crate) fn sets(&mut self, handler: &Handler, secrets: Vec<String>, catalog: &Catalog) {
         self.variables = set_by(handler, &secrets);
         self.secrets = secrets;
-        self.expect(book);
+        self.expect(catalog);
     }
 
     /// The trust rule, and what the handler is owed: it may be forked from what holds nothing else than it locked, and has
     /// looked up nothing that is the handler's own.
     pub(crate) fn may_use(&self, entry: &Entry) -> bool {
-        entry.serves(self.realm, &self.locked) && !self.minds(&entry.sees, &entry.reads)
+        entry.serves(self.domain, &self.locked) && !self.conflicts_with(&entry.sees, &entry.lookups)
     }
 
     /// Whether anything that a zygote of `sees` looks up is the handler's own: a variable that it sets, a module that it brings, a
     /// distribution that the zygote does not see. Or whether code of what it sees is another's to the handler.
-    pub(crate) fn minds(&self, sees: &Set, reads: &Set) -> bool {
-        self.variables.meets(reads)
-            || self.found_as.meets(reads)
-            || (went_through_all(reads) && *sees != self.locked)
+    pub(crate) fn conflicts_with(&self, sees: &Set, lookups: &Set) -> bool {
+        self.variables.meets(lookups)
+            || self.found_as.meets(lookups)
+            || (went_through_all(lookups) && *sees != self.locked)
             || self
                 .clashes
                 .iter()
@@ -126,9 +126,9 @@ impl Profile {
     }
 
     /// Notes which of the handler's distributions hide others of them.
-    pub(crate) fn clash(&mut self, handler: &Handler, book: &Book) {
+    pub(crate) fn clash(&mut self, handler: &Handler, catalog: &Catalog) {
         let number = |name: &String| {
-            self.locked.iter().find(|number| book.distribution(*number).name == *name)
+            self.locked.iter().find(|number| catalog.distribution(*number).name == *name)
         };
         let clashes = handler.clashes.iter();
         self.clashes =
@@ -175,35 +175,35 @@ impl Profile {
         had: &Set,
         new: &Set,
         took: ImportTime,
-        book: &mut Book,
+        catalog: &mut Catalog,
     ) {
-        let trust = book.trust(&self.locked);
+        let trust = catalog.trust(&self.locked);
         // What else a call does, nobody knows: no module has a share of that.
         let (load, most) = match took {
             ImportTime::Load(milliseconds) => (milliseconds, milliseconds),
             ImportTime::Call(milliseconds) => (0.0, milliseconds),
         };
-        book.share(new, load, &trust, &mut self.shares);
+        catalog.share(new, load, &trust, &mut self.shares);
         self.used = self.used.or(new);
         let brought = self.brought.as_ref().map_or_else(|| had.clone(), |before| before.and(had));
         let brought = brought.without(&self.used);
         if self.observed == 0 {
             let told: Vec<u32> =
-                book.pieces_of(&self.locked).filter(|piece| !brought.contains(*piece)).collect();
-            told.iter().for_each(|piece| book.tell(*piece, new.contains(*piece)));
+                catalog.pieces_of(&self.locked).filter(|piece| !brought.contains(*piece)).collect();
+            told.iter().for_each(|piece| catalog.tell(*piece, new.contains(*piece)));
         }
         self.brought = Some(brought);
         self.observed = self.observed.saturating_add(1);
         self.last_from = Some(zygote);
-        self.expect(book);
+        self.expect(catalog);
         // Of what it came with it has claimed nothing.
         let spared = self.brought.as_ref().map_or(0.0, |brought| self.saved(brought));
         self.proven = self.proven.max(most + spared);
     }
 
     /// Works out what having a piece imported saves, from what is known now.
-    pub(crate) fn expect(&mut self, book: &Book) {
-        let worked_out = self.work_out(book);
+    pub(crate) fn expect(&mut self, catalog: &Catalog) {
+        let worked_out = self.work_out(catalog);
         self.take(worked_out);
     }
 
@@ -213,24 +213,26 @@ impl Profile {
     }
 
     /// The same, to be adopted.
-    pub(crate) fn work_out(&self, book: &Book) -> Needs {
-        let belief = self.belief(book);
-        let sure = |piece: u32| (piece, belief.cost(piece));
-        let likely = |piece: u32| (piece, belief.cost(piece) * book.chance(piece));
+    pub(crate) fn work_out(&self, catalog: &Catalog) -> Needs {
+        let estimate = self.estimate(catalog);
+        let sure = |piece: u32| (piece, estimate.cost(piece));
+        let likely = |piece: u32| (piece, estimate.cost(piece) * catalog.chance(piece));
         let mut needs: Vec<(u32, f64)> = match &self.brought {
             Some(brought) => self.used.iter().map(sure).chain(brought.iter().map(likely)).collect(),
             None => {
-                let others = book.pieces_of(&self.locked);
+                let others = catalog.pieces_of(&self.locked);
                 let others = others.filter(|piece| !self.declared.contains(*piece)).map(likely);
                 self.declared.iter().map(sure).chain(others).collect()
             }
         };
         needs.sort_by_key(|(piece, _)| *piece);
-        let minded: Set = self.locked.iter().filter(|of| belief.minds(*of)).collect();
-        let (alone, needs): (Vec<_>, _) =
-            needs.into_iter().partition(|(piece, _)| minded.contains(book.owner_of(*piece)));
+        let conflicting: Set =
+            self.locked.iter().filter(|of| estimate.conflicts_with(*of)).collect();
+        let (alone, needs): (Vec<_>, _) = needs
+            .into_iter()
+            .partition(|(piece, _)| conflicting.contains(catalog.owner_of(*piece)));
         let alone = alone.into_iter().map(|(_, cost)| cost).sum();
-        Needs { needs, alone, read: book.changes() }
+        Needs { needs, alone, read: catalog.changes() }
     }
 
     /// Takes over what was worked out for it, unless it has worked out something itself since.
@@ -241,20 +243,20 @@ impl Profile {
     }
 
     /// Whether the book says something else now of what it locked.
-    pub(crate) fn is_stale(&self, book: &Book) -> bool {
-        self.locked.iter().any(|number| book.changed(number) > self.read)
+    pub(crate) fn is_stale(&self, catalog: &Catalog) -> bool {
+        self.locked.iter().any(|number| catalog.changed(number) > self.read)
     }
 
     /// What the book says to this handler.
-    pub(crate) fn belief<'a>(&'a self, book: &'a Book) -> Belief<'a> {
+    pub(crate) fn estimate<'a>(&'a self, catalog: &'a Catalog) -> Estimate<'a> {
         let (shares, variables) = (Some(&self.shares), self.variables.clone());
-        Belief { shares, variables, ..Belief::of(book, &self.locked) }
+        Estimate { shares, variables, ..Estimate::of(catalog, &self.locked) }
     }
 
     /// All that it imports, as far as is known: what a zygote of its own imports.
-    pub(crate) fn wanted(&self, book: &Book) -> Set {
+    pub(crate) fn wanted(&self, catalog: &Catalog) -> Set {
         let Some(brought) = &self.brought else { return self.declared.clone() };
-        let likely = brought.iter().filter(|piece| book.chance(*piece) >= 0.5);
+        let likely = brought.iter().filter(|piece| catalog.chance(*piece) >= 0.5);
         self.used.iter().chain(likely).collect()
     }
 
@@ -290,10 +292,10 @@ mod tests {
     use super::*;
     use crate::import_cache::model::catalog::tests::simple;
 
-    fn world() -> (Book, Set, Set) {
-        let book = simple(3);
+    fn world() -> (Catalog, Set, Set) {
+        let catalog = simple(3);
         let locked: Set = (0..3).collect();
-        (book, locked.clone(), locked)
+        (catalog, locked.clone(), locked)
     }
 
     fn only(pieces: &Set, places: &[usize]) -> Set {
@@ -303,55 +305,61 @@ mod tests {
 
     #[test]
     fn what_a_zygote_brought_along_is_only_presumed_until_a_load_without_it() {
-        let (mut book, locked, pieces) = world();
-        let mut profile = Profile::new(0, locked, Set::default(), &book);
+        let (mut catalog, locked, pieces) = world();
+        let mut profile = Profile::new(0, locked, Set::default(), &catalog);
         let (ab, a, c) = (only(&pieces, &[0, 1]), only(&pieces, &[0]), only(&pieces, &[2]));
-        profile.learn(1, &ab, &c, ImportTime::Load(6.0), &mut book);
-        assert!(c.within(&profile.wanted(&book)));
+        profile.learn(1, &ab, &c, ImportTime::Load(6.0), &mut catalog);
+        assert!(c.within(&profile.wanted(&catalog)));
         assert!(profile.saved(&a) > 0.0, "it may need what it was given");
         profile.learn(
             2,
             &Set::default(),
             &only(&pieces, &[1, 2]),
             ImportTime::Load(12.0),
-            &mut book,
+            &mut catalog,
         );
         assert_eq!(profile.saved(&a), 0.0, "without it, it did not ask for it");
-        assert_eq!(profile.wanted(&book), only(&pieces, &[1, 2]));
+        assert_eq!(profile.wanted(&catalog), only(&pieces, &[1, 2]));
         assert_eq!(profile.saved(&pieces), 12.0);
     }
 
     #[test]
     fn what_was_worked_out_elsewhere_does_not_undo_what_a_handler_has_learnt_since() {
-        let (mut book, locked, pieces) = world();
-        let mut profile = Profile::new(0, locked.clone(), Set::default(), &book);
-        book.piece(&locked, "a.new");
-        let early = profile.work_out(&book);
-        profile.learn(0, &Set::default(), &pieces, ImportTime::Load(99.0), &mut book);
+        let (mut catalog, locked, pieces) = world();
+        let mut profile = Profile::new(0, locked.clone(), Set::default(), &catalog);
+        catalog.piece(&locked, "a.new");
+        let early = profile.work_out(&catalog);
+        profile.learn(0, &Set::default(), &pieces, ImportTime::Load(99.0), &mut catalog);
         profile.adopt(early);
         assert!((profile.saved(&pieces) - 99.0).abs() < 1e-9);
-        book.piece(&locked, "a.newer");
-        let late = profile.work_out(&book);
+        catalog.piece(&locked, "a.newer");
+        let late = profile.work_out(&catalog);
         profile.adopt(late);
-        assert!(!profile.is_stale(&book));
+        assert!(!profile.is_stale(&catalog));
     }
 
     #[test]
     fn what_others_use_is_expected_of_a_handler_that_nobody_has_seen() {
-        let (mut book, locked, pieces) = world();
+        let (mut catalog, locked, pieces) = world();
         for _ in 0..9 {
-            let mut seen = Profile::new(0, locked.clone(), Set::default(), &book);
-            seen.learn(0, &Set::default(), &only(&pieces, &[0]), ImportTime::Load(5.0), &mut book);
+            let mut seen = Profile::new(0, locked.clone(), Set::default(), &catalog);
+            seen.learn(
+                0,
+                &Set::default(),
+                &only(&pieces, &[0]),
+                ImportTime::Load(5.0),
+                &mut catalog,
+            );
         }
-        let unseen = Profile::new(0, locked, Set::default(), &book);
+        let unseen = Profile::new(0, locked, Set::default(), &catalog);
         assert!(unseen.saved(&only(&pieces, &[0])) > 4.0);
         assert!(unseen.saved(&only(&pieces, &[1])) < 2.0);
     }
 
     #[test]
     fn old_starts_count_half_after_a_half_life() {
-        let (book, locked, _) = world();
-        let mut profile = Profile::new(0, locked, Set::default(), &book);
+        let (catalog, locked, _) = world();
+        let mut profile = Profile::new(0, locked, Set::default(), &catalog);
         profile.start(0, 10.0, Instant::now());
         assert!((profile.weight(10, 10.0) - 0.5).abs() < 1e-9);
         profile.start(10, 10.0, Instant::now());
@@ -361,38 +369,38 @@ mod tests {
 
     #[test]
     fn once_it_was_loaded_a_handler_goes_by_its_own_load_and_not_by_strangers() {
-        let (mut book, locked, pieces) = world();
-        let mut liar = Profile::new(0, locked.clone(), Set::default(), &book);
-        liar.learn(0, &Set::default(), &pieces, ImportTime::Load(300_000.0), &mut book);
-        let mut honest = Profile::new(0, locked, Set::default(), &book);
-        honest.learn(0, &Set::default(), &pieces, ImportTime::Load(30.0), &mut book);
+        let (mut catalog, locked, pieces) = world();
+        let mut liar = Profile::new(0, locked.clone(), Set::default(), &catalog);
+        liar.learn(0, &Set::default(), &pieces, ImportTime::Load(300_000.0), &mut catalog);
+        let mut honest = Profile::new(0, locked, Set::default(), &catalog);
+        honest.learn(0, &Set::default(), &pieces, ImportTime::Load(30.0), &mut catalog);
         assert!((honest.saved(&pieces) - 30.0).abs() < 1e-9);
-        assert!((honest.belief(&book).cost(0) - 10.0).abs() < 1e-9);
+        assert!((honest.estimate(&catalog).cost(0) - 10.0).abs() < 1e-9);
     }
 
     #[test]
     fn what_a_handler_claims_counts_for_no_more_than_it_was_seen_to_take() {
-        let (mut book, locked, pieces) = world();
+        let (mut catalog, locked, pieces) = world();
         let file =
             LoadedFile { module: "a".to_owned(), milliseconds: 5000.0, ..LoadedFile::default() };
-        book.measure(&locked, &Imports { files: vec![file], ..Imports::default() });
+        catalog.measure(&locked, &Imports { files: vec![file], ..Imports::default() });
         let (none, a) = (Set::default(), only(&pieces, &[0]));
-        let seen = |book: &mut Book, took| {
-            let mut profile = Profile::new(0, locked.clone(), a.clone(), book);
+        let seen = |catalog: &mut Catalog, took| {
+            let mut profile = Profile::new(0, locked.clone(), a.clone(), catalog);
             assert_eq!(profile.measured(), 0.0, "nobody has seen it yet");
-            profile.learn(0, &none, &a, took, book);
+            profile.learn(0, &none, &a, took, catalog);
             profile
         };
-        let mut liar = seen(&mut book, ImportTime::Load(1.0));
+        let mut liar = seen(&mut catalog, ImportTime::Load(1.0));
         assert_eq!((liar.needed(), liar.measured()), (5000.0, 1.0));
         // Nor when it comes from a zygote that has imported what it claimed.
-        liar.learn(1, &a, &none, ImportTime::Load(1.0), &mut book);
+        liar.learn(1, &a, &none, ImportTime::Load(1.0), &mut catalog);
         assert_eq!(liar.measured(), 1.0);
         for honest in [ImportTime::Load(5000.0), ImportTime::Call(6000.0)] {
-            assert_eq!(seen(&mut book, honest).measured(), 5000.0);
+            assert_eq!(seen(&mut catalog, honest).measured(), 5000.0);
         }
-        let mut spared = Profile::new(0, locked.clone(), a.clone(), &book);
-        spared.learn(1, &a, &none, ImportTime::Load(0.0), &mut book);
+        let mut spared = Profile::new(0, locked.clone(), a.clone(), &catalog);
+        spared.learn(1, &a, &none, ImportTime::Load(0.0), &mut catalog);
         assert!(spared.measured() > 1000.0, "a zygote had it imported: {}", spared.measured());
     }
 }

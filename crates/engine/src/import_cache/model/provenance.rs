@@ -17,25 +17,25 @@ const MAX_SOURCES: usize = 4096;
 const MAX_STATEMENTS: usize = 8;
 
 /// The number of a witness.
-pub(crate) type Witness = u32;
+pub(crate) type SourceId = u32;
 
 /// All sets that ever said something.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Witnesses {
+pub(crate) struct Sources {
     sets: Vec<Set>,
-    numbers: HashMap<Set, Witness>,
+    numbers: HashMap<Set, SourceId>,
 }
 
-impl Witnesses {
+impl Sources {
     /// The number of the set; none when there are too many others.
-    pub(crate) fn number(&mut self, set: &Set) -> Option<Witness> {
+    pub(crate) fn number(&mut self, set: &Set) -> Option<SourceId> {
         if let Some(number) = self.numbers.get(set) {
             return Some(*number);
         }
         if self.sets.len() >= MAX_SOURCES {
             return None;
         }
-        let number = Witness::try_from(self.sets.len()).ok()?;
+        let number = SourceId::try_from(self.sets.len()).ok()?;
         self.sets.push(set.clone());
         self.numbers.insert(set.clone(), number);
         Some(number)
@@ -46,8 +46,8 @@ impl Witnesses {
         Trust(self.sets.iter().map(|set| set.within(locked)).collect())
     }
 
-    pub(crate) fn set(&self, witness: Witness) -> &Set {
-        &self.sets[witness as usize]
+    pub(crate) fn set(&self, source: SourceId) -> &Set {
+        &self.sets[source as usize]
     }
 }
 
@@ -56,45 +56,45 @@ impl Witnesses {
 pub(crate) struct Trust(Vec<bool>);
 
 impl Trust {
-    pub(crate) fn believes(&self, witness: Witness) -> bool {
-        self.0.get(witness as usize).is_some_and(|believed| *believed)
+    pub(crate) fn includes(&self, source: SourceId) -> bool {
+        self.0.get(source as usize).is_some_and(|trusted| *trusted)
     }
 }
 
 /// What was said of one thing: the last word of each witness, those first whom most would believe.
 #[derive(Clone, Debug)]
-pub(crate) struct Words<T>(Vec<(Witness, T)>);
+pub(crate) struct Statements<T>(Vec<(SourceId, T)>);
 
-impl<T> Default for Words<T> {
+impl<T> Default for Statements<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<T> Words<T> {
+impl<T> Statements<T> {
     /// Takes a word in. Of too many, that of the largest set goes: the fewest would believe it, and whoever would push out
     /// others' with many of its own can only make them from larger sets.
-    pub(crate) fn say(&mut self, by: Witness, word: T, witnesses: &Witnesses) {
-        if let Some((_, said)) = self.0.iter_mut().find(|(witness, _)| *witness == by) {
+    pub(crate) fn record(&mut self, by: SourceId, word: T, sources: &Sources) {
+        if let Some((_, said)) = self.0.iter_mut().find(|(source, _)| *source == by) {
             *said = word;
             return;
         }
-        let size = |witness: Witness| witnesses.set(witness).len();
-        let at = self.0.partition_point(|(witness, _)| size(*witness) <= size(by));
+        let size = |source: SourceId| sources.set(source).len();
+        let at = self.0.partition_point(|(source, _)| size(*source) <= size(by));
         self.0.insert(at, (by, word));
         self.0.truncate(MAX_STATEMENTS);
     }
 
-    pub(crate) fn by(&self, witness: Witness) -> Option<&T> {
-        self.0.iter().find(|(by, _)| *by == witness).map(|(_, word)| word)
+    pub(crate) fn by(&self, source: SourceId) -> Option<&T> {
+        self.0.iter().find(|(by, _)| *by == source).map(|(_, word)| word)
     }
 
-    pub(crate) fn believed<'a>(
+    pub(crate) fn trusted<'a>(
         &'a self,
         trust: &'a Trust,
-    ) -> impl Iterator<Item = (Witness, &'a T)> {
-        let believed = self.0.iter().filter(|(witness, _)| trust.believes(*witness));
-        believed.map(|(witness, word)| (*witness, word))
+    ) -> impl Iterator<Item = (SourceId, &'a T)> {
+        let trusted = self.0.iter().filter(|(source, _)| trust.includes(*source));
+        trusted.map(|(source, word)| (*source, word))
     }
 
     /// Somebody's word: of the smallest set.
@@ -113,15 +113,15 @@ mod tests {
 
     #[test]
     fn a_word_is_believed_by_who_locked_all_that_ran_where_it_was_said() {
-        let mut witnesses = Witnesses::default();
+        let mut sources = Sources::default();
         let (liar, own) = (set(&[1, 9]), set(&[1, 2]));
-        let (by_liar, by_own) = (witnesses.number(&liar).unwrap(), witnesses.number(&own).unwrap());
-        let mut words = Words::default();
-        words.say(by_liar, "lie", &witnesses);
-        words.say(by_own, "truth", &witnesses);
+        let (by_liar, by_own) = (sources.number(&liar).unwrap(), sources.number(&own).unwrap());
+        let mut statements = Statements::default();
+        statements.record(by_liar, "lie", &sources);
+        statements.record(by_own, "truth", &sources);
         let heard = |locked: &[u32]| {
-            let trust = witnesses.trust(&set(locked));
-            words.believed(&trust).map(|(_, word)| *word).collect::<Vec<_>>()
+            let trust = sources.trust(&set(locked));
+            statements.trusted(&trust).map(|(_, word)| *word).collect::<Vec<_>>()
         };
         assert_eq!(heard(&[1, 2, 3]), ["truth"]);
         assert_eq!(heard(&[1, 9]), ["lie"]);
@@ -130,25 +130,25 @@ mod tests {
 
     #[test]
     fn many_liars_do_not_push_out_the_word_of_who_runs_alone() {
-        let mut witnesses = Witnesses::default();
-        let alone = witnesses.number(&set(&[1])).unwrap();
-        let mut words = Words::default();
-        words.say(alone, "truth", &witnesses);
+        let mut sources = Sources::default();
+        let alone = sources.number(&set(&[1])).unwrap();
+        let mut statements = Statements::default();
+        statements.record(alone, "truth", &sources);
         for other in 2..100 {
-            let liar = witnesses.number(&set(&[1, other])).unwrap();
-            words.say(liar, "lie", &witnesses);
+            let liar = sources.number(&set(&[1, other])).unwrap();
+            statements.record(liar, "lie", &sources);
         }
-        assert_eq!(words.any(), Some(&"truth"));
-        assert_eq!(words.0.len(), MAX_STATEMENTS);
-        words.say(alone, "changed", &witnesses);
-        assert_eq!(words.by(alone), Some(&"changed"));
+        assert_eq!(statements.any(), Some(&"truth"));
+        assert_eq!(statements.0.len(), MAX_STATEMENTS);
+        statements.record(alone, "changed", &sources);
+        assert_eq!(statements.by(alone), Some(&"changed"));
     }
 
     #[test]
     fn witnesses_are_not_remembered_without_end() {
-        let mut witnesses = Witnesses::default();
-        let numbers: Vec<_> = (0..5000).map(|at| witnesses.number(&set(&[at]))).collect();
+        let mut sources = Sources::default();
+        let numbers: Vec<_> = (0..5000).map(|at| sources.number(&set(&[at]))).collect();
         assert_eq!(numbers.iter().flatten().count(), MAX_SOURCES);
-        assert_eq!(witnesses.number(&set(&[7])), numbers[7]);
+        assert_eq!(sources.number(&set(&[7])), numbers[7]);
     }
 }

@@ -1,4 +1,4 @@
-//! Sets of small numbers: distributions, or modules, each interned by the [`Book`](crate::import_cache::model::catalog::Book).
+//! Sets of small numbers: distributions, or modules, each interned by the [`Catalog`](crate::import_cache::model::catalog::Book).
 
 /// Sorted, without repetition; with a digest that tells most sets apart from their non-subsets at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -18,7 +18,7 @@ const PART: f64 = 0.25;
 const OPENING_MS: f64 = 1000.0;
 
 /// What a start brings in whose imports were measured to take `milliseconds` from nothing.
-pub(crate) fn brings(milliseconds: f64) -> f64 {
+pub(crate) fn credit_for(milliseconds: f64) -> f64 {
     PART * milliseconds
 }
 
@@ -31,8 +31,8 @@ impl Default for Account {
 impl Account {
     /// A handler was started, which brought that in; `half_life` is after how many starts what was left, or lacking, counts
     /// half.
-    pub(crate) fn earn(&mut self, brought: f64, half_life: f64) {
-        self.balance = self.balance * (-1.0 / half_life).exp2() + brought;
+    pub(crate) fn credit(&mut self, credit: f64, half_life: f64) {
+        self.balance = self.balance * (-1.0 / half_life).exp2() + credit;
     }
 
     /// Something was made, or thought about, for so long.
@@ -52,7 +52,7 @@ pub(crate) struct Debt(f64);
 
 impl Debt {
     /// Something was made for so long; less than nothing corrects what was expected.
-    pub(crate) fn owe(&mut self, milliseconds: f64) {
+    pub(crate) fn charge(&mut self, milliseconds: f64) {
         self.0 += milliseconds;
     }
 
@@ -62,10 +62,10 @@ impl Debt {
     }
 
     /// Pays with what a start brought in. What is left of that.
-    pub(crate) fn pay(&mut self, brought: f64) -> f64 {
-        let paid = brought.min(self.0.max(0.0));
+    pub(crate) fn repay(&mut self, credit: f64) -> f64 {
+        let paid = credit.min(self.0.max(0.0));
         self.0 -= paid;
-        brought - paid
+        credit - paid
     }
 }
 
@@ -79,7 +79,7 @@ mod tests {
         account.spend(OPENING_MS);
         let mut spent = 0.0;
         for _ in 0..1000 {
-            account.earn(brings(100.0), half_life);
+            account.credit(credit_for(100.0), half_life);
             if account.balance() >= 300.0 {
                 account.spend(300.0);
                 spent += 300.0;
@@ -87,7 +87,7 @@ mod tests {
         }
         assert!((0.9..=1.0).contains(&(spent / (PART * 100.0 * 1000.0))), "{spent}");
         account.spend(1e6);
-        (0..20_000).for_each(|_| account.earn(0.0, half_life));
+        (0..20_000).for_each(|_| account.credit(0.0, half_life));
         assert!(account.balance().abs() < 1.0, "{account:?}");
     }
 
@@ -98,8 +98,8 @@ mod tests {
             let (mut account, mut most) = (Account::default(), f64::MIN);
             account.spend(OPENING_MS);
             for start in 0..100 * every {
-                let brought = if start % every == 0 { brings(import) } else { 0.0 };
-                account.earn(brought, 500.0);
+                let credit = if start % every == 0 { credit_for(import) } else { 0.0 };
+                account.credit(credit, 500.0);
                 most = account.balance().max(most);
             }
             most
@@ -111,9 +111,9 @@ mod tests {
     #[test]
     fn what_a_start_brings_in_pays_debts_first_and_the_rest_is_left() {
         let mut debt = Debt::default();
-        assert_eq!(debt.pay(10.0), 10.0);
-        debt.owe(25.0);
-        assert_eq!([debt.pay(10.0), debt.pay(10.0), debt.pay(10.0)], [0.0, 0.0, 5.0]);
+        assert_eq!(debt.repay(10.0), 10.0);
+        debt.charge(25.0);
+        assert_eq!([debt.repay(10.0), debt.repay(10.0), debt.repay(10.0)], [0.0, 0.0, 5.0]);
         assert!(debt.is_paid());
     }
 }

@@ -18,21 +18,21 @@ pub(crate) struct Demand<'a> {
 
 /// For each demand the zygotes that may serve it, the one that spares it most first.
 #[derive(Debug)]
-pub(crate) struct Worth<'a> {
+pub(crate) struct Benefit<'a> {
     demands: &'a [Demand<'a>],
     serving: Vec<Vec<(usize, f64)>>,
     /// By place, whether a zygote serves more than one lock.
     shared: Vec<bool>,
     /// The part of starts that are of locks never seen before.
-    novelty: f64,
+    unseen_ratio: f64,
 }
 
-impl<'a> Worth<'a> {
-    pub(crate) fn new(entries: &[Entry], demands: &'a [Demand<'a>], novelty: f64) -> Self {
+impl<'a> Benefit<'a> {
+    pub(crate) fn new(entries: &[Entry], demands: &'a [Demand<'a>], unseen_ratio: f64) -> Self {
         let serving = vec![Vec::new(); demands.len()];
-        let mut worth = Self { demands, serving, shared: Vec::new(), novelty };
-        entries.iter().for_each(|entry| worth.push(entry));
-        worth
+        let mut benefit = Self { demands, serving, shared: Vec::new(), unseen_ratio };
+        entries.iter().for_each(|entry| benefit.push(entry));
+        benefit
     }
 
     /// Adds a zygote that is, or might be, behind the others.
@@ -46,7 +46,7 @@ impl<'a> Worth<'a> {
                 serving.insert(before, (at, saved));
             }
         }
-        self.shared.push(self.is_shared(entry.realm, &entry.sees));
+        self.shared.push(self.is_shared(entry.domain, &entry.sees));
     }
 
     /// Takes the last one away again.
@@ -56,12 +56,12 @@ impl<'a> Worth<'a> {
         self.serving.iter_mut().for_each(|serving| serving.retain(|(at, _)| *at < left));
     }
 
-    fn is_shared(&self, realm: usize, sees: &Set) -> bool {
+    fn is_shared(&self, domain: usize, sees: &Set) -> bool {
         let mut locks = self
             .demands
             .iter()
             .map(|demand| demand.profile)
-            .filter(|profile| profile.realm == realm && sees.within(&profile.locked));
+            .filter(|profile| profile.domain == domain && sees.within(&profile.locked));
         let first = locks.next();
         first.is_some_and(|first| locks.any(|other| other.locked != first.locked))
     }
@@ -99,19 +99,19 @@ impl<'a> Worth<'a> {
                 let next = living.next().map_or(0.0, |(_, saved)| *saved);
                 missed[*best] += demand.weight * part * (saved - next);
             };
-            miss(false, 1.0 - self.novelty);
-            miss(true, self.novelty);
+            miss(false, 1.0 - self.unseen_ratio);
+            miss(true, self.unseen_ratio);
         }
         missed
     }
 
-    /// How much more all demands would be spared with a zygote of `modules` in `realm`, which look up `reads` in vain.
-    pub(crate) fn gain(&self, realm: usize, sees: &Set, modules: &Set, reads: &Set) -> f64 {
-        let shared = self.is_shared(realm, sees);
+    /// How much more all demands would be spared with a zygote of `modules` in `domain`, which look up `lookups` in vain.
+    pub(crate) fn gain(&self, domain: usize, sees: &Set, modules: &Set, lookups: &Set) -> f64 {
+        let shared = self.is_shared(domain, sees);
         let gains = self.demands.iter().zip(&self.serving).map(|(demand, serving)| {
             let profile = demand.profile;
-            let other = profile.realm != realm || !sees.within(&profile.locked);
-            if other || profile.minds(sees, reads) {
+            let other = profile.domain != domain || !sees.within(&profile.locked);
+            if other || profile.conflicts_with(sees, lookups) {
                 return 0.0;
             }
             let saved = profile.saved(modules);
@@ -126,6 +126,6 @@ impl<'a> Worth<'a> {
     }
 
     fn mix(&self, known: f64, new: f64) -> f64 {
-        (1.0 - self.novelty) * known + self.novelty * new
+        (1.0 - self.unseen_ratio) * known + self.unseen_ratio * new
     }
 }

@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
-use crate::import_cache::model::catalog::Book;
+use crate::import_cache::model::catalog::Catalog;
 use crate::import_cache::model::entry::Entry;
-use crate::import_cache::model::estimate::Belief;
+use crate::import_cache::model::estimate::Estimate;
 use crate::import_cache::model::set::Set;
-use crate::import_cache::policy::benefit::{Demand, Worth};
+use crate::import_cache::policy::benefit::{Benefit, Demand};
 
 /// Handlers, and distributions, whose imports are considered at a time: those that wait longest.
 const MAX_CONSIDERED: usize = 24;
@@ -18,18 +18,18 @@ const CORE: [f64; 2] = [0.9, 0.5];
 
 /// What could be imported, as one reads the book who would use it.
 pub(crate) struct Candidate<'a> {
-    pub(crate) realm: usize,
+    pub(crate) domain: usize,
     pub(crate) pieces: Set,
-    pub(crate) reader: Rc<Belief<'a>>,
+    pub(crate) estimate: Rc<Estimate<'a>>,
 }
 
 /// All candidates; some may come twice.
 pub(crate) fn candidates<'a>(
     entries: &[Entry],
-    worth: &Worth<'a>,
-    book: &'a Book,
+    benefit: &Benefit<'a>,
+    catalog: &'a Catalog,
 ) -> Vec<Candidate<'a>> {
-    let mut waiting: Vec<_> = worth
+    let mut waiting: Vec<_> = benefit
         .best()
         .map(|(demand, spared, shared)| {
             (demand.weight * (demand.profile.needed() - spared), demand, shared)
@@ -37,35 +37,35 @@ pub(crate) fn candidates<'a>(
         .filter(|(waits, _, _)| *waits > 0.0)
         .collect();
     waiting.sort_by(|one, other| other.0.total_cmp(&one.0));
-    let cores = cores(entries, worth, book);
+    let cores = cores(entries, benefit, catalog);
     let mut found = Vec::new();
     let considered = &waiting[..waiting.len().min(MAX_CONSIDERED)];
     let wanted: Vec<Set> =
-        considered.iter().map(|(_, demand, _)| demand.profile.wanted(book)).collect();
-    let readers: Vec<_> =
-        considered.iter().map(|(_, demand, _)| Rc::new(demand.profile.belief(book))).collect();
+        considered.iter().map(|(_, demand, _)| demand.profile.wanted(catalog)).collect();
+    let estimates: Vec<_> =
+        considered.iter().map(|(_, demand, _)| Rc::new(demand.profile.estimate(catalog))).collect();
     for (at, (_, demand, shared)) in considered.iter().enumerate() {
-        let realm = demand.profile.realm;
+        let domain = demand.profile.domain;
         for (other, (_, than, _)) in considered.iter().enumerate().skip(at) {
-            if realm == than.profile.realm {
+            if domain == than.profile.domain {
                 let pieces = wanted[at].and(&wanted[other]);
                 // Either would use it, and one may have been told what the other has not.
-                let readers = [at, other].map(|reader| Rc::clone(&readers[reader]));
-                let readers = readers.into_iter().take(1 + usize::from(at != other));
-                found.extend(readers.map(|reader| Candidate {
-                    realm,
+                let estimates = [at, other].map(|estimate| Rc::clone(&estimates[estimate]));
+                let estimates = estimates.into_iter().take(1 + usize::from(at != other));
+                found.extend(estimates.map(|estimate| Candidate {
+                    domain,
                     pieces: pieces.clone(),
-                    reader,
+                    estimate,
                 }));
             }
         }
         let had = shared.map(|at| &entries[at].modules);
-        for core in cores.iter().filter(|core| core.realm == realm) {
+        for core in cores.iter().filter(|core| core.domain == domain) {
             let more = had.filter(|_| core.pieces.iter().all(|piece| wanted[at].contains(piece)));
             found.extend(more.map(|had| Candidate {
-                realm,
+                domain,
                 pieces: had.or(&core.pieces),
-                reader: Rc::clone(&readers[at]),
+                estimate: Rc::clone(&estimates[at]),
             }));
         }
     }
@@ -74,13 +74,13 @@ pub(crate) fn candidates<'a>(
 }
 
 /// What the starts of one distribution have in common, for the distributions that are waited for most.
-fn cores<'a>(entries: &[Entry], worth: &Worth<'a>, book: &'a Book) -> Vec<Candidate<'a>> {
+fn cores<'a>(entries: &[Entry], benefit: &Benefit<'a>, catalog: &'a Catalog) -> Vec<Candidate<'a>> {
     let mut waits: BTreeMap<(usize, u32), f64> = BTreeMap::new();
     let mut imported: BTreeMap<(usize, u32), Vec<&Demand<'a>>> = BTreeMap::new();
-    for (demand, _, shared) in worth.best() {
+    for (demand, _, shared) in benefit.best() {
         let mut last = None;
         for (piece, cost) in &demand.profile.needs {
-            let of = (demand.profile.realm, book.owner_of(*piece));
+            let of = (demand.profile.domain, catalog.owner_of(*piece));
             if shared.is_none_or(|at| !entries[at].modules.contains(*piece)) {
                 *waits.entry(of).or_default() += demand.weight * cost;
             }
@@ -102,7 +102,7 @@ fn cores<'a>(entries: &[Entry], worth: &Worth<'a>, book: &'a Book) -> Vec<Candid
                 continue;
             }
             all += demand.weight;
-            for piece in demand.profile.wanted(book).iter() {
+            for piece in demand.profile.wanted(catalog).iter() {
                 *common.entry(piece).or_default() += demand.weight;
             }
         }
@@ -110,13 +110,13 @@ fn cores<'a>(entries: &[Entry], worth: &Worth<'a>, book: &'a Book) -> Vec<Candid
         let most = imported[&of].iter().max_by(|one, other| one.weight.total_cmp(&other.weight));
         let locks = imported[&of].iter().map(|demand| &demand.profile.locked);
         let all_locked = locks.cloned().reduce(|all, one| all.and(&one)).unwrap_or_default();
-        let readers = most.map(|demand| demand.profile.belief(book)).into_iter();
-        let readers = readers.chain([Belief::of(book, &all_locked)]).map(Rc::new);
-        for reader in readers {
+        let estimates = most.map(|demand| demand.profile.estimate(catalog)).into_iter();
+        let estimates = estimates.chain([Estimate::of(catalog, &all_locked)]).map(Rc::new);
+        for estimate in estimates {
             for part in CORE {
                 let core = common.iter().filter(|(_, weight)| **weight >= part * all);
                 let pieces = core.map(|(piece, _)| *piece).collect();
-                cores.push(Candidate { realm: of.0, pieces, reader: Rc::clone(&reader) });
+                cores.push(Candidate { domain: of.0, pieces, estimate: Rc::clone(&estimate) });
             }
         }
     }

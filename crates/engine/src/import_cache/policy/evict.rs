@@ -5,7 +5,7 @@
 //! those first that save least for each byte.
 
 use crate::import_cache::model::entry::{Entry, is_last_root, marginal};
-use crate::import_cache::policy::benefit::Worth;
+use crate::import_cache::policy::benefit::Benefit;
 use crate::warm_pool::Offer;
 
 /// What must go.
@@ -19,7 +19,7 @@ pub(crate) struct Victims {
 
 /// What may stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Room {
+pub(crate) struct Capacity {
     /// Bytes of zygotes and idle instances together.
     pub(crate) bytes: u64,
     /// Zygotes.
@@ -27,23 +27,28 @@ pub(crate) struct Room {
 }
 
 /// The least recently used first.
-pub(crate) fn least_recent(entries: &[Entry], room: Room) -> Vec<usize> {
+pub(crate) fn least_recent(entries: &[Entry], room: Capacity) -> Vec<usize> {
     by(entries, &[], room, |_| vec![0.0; entries.len()]).zygotes
 }
 
 /// SOCK §4.3: the benefit of evicting an entry is the on-disk size of the packages that it includes and its parent does
 /// not, the cost is its uses over a recent interval; the highest benefit-to-cost ratio goes first. `disk` and `uses` are
 /// by place.
-pub(crate) fn sock(entries: &[Entry], room: Room, disk: &[f64], uses: &[f64]) -> Vec<usize> {
+pub(crate) fn sock(entries: &[Entry], room: Capacity, disk: &[f64], uses: &[f64]) -> Vec<usize> {
     let ratio = disk.iter().zip(uses).map(|(disk, uses)| uses / disk.max(1.0));
     let ratio: Vec<f64> = ratio.collect();
     by(entries, &[], room, |_| ratio.clone()).zygotes
 }
 
 /// What the calls of late would miss least, for each byte that it gives back, first. `idle` comes in that order.
-pub(crate) fn utility(entries: &[Entry], idle: &[Offer], room: Room, worth: &Worth<'_>) -> Victims {
+pub(crate) fn utility(
+    entries: &[Entry],
+    idle: &[Offer],
+    room: Capacity,
+    benefit: &Benefit<'_>,
+) -> Victims {
     by(entries, idle, room, |alive| {
-        let missed = worth.missed(alive);
+        let missed = benefit.missed(alive);
         let density = |at: usize| per_byte(missed[at], marginal(entries, at));
         (0..entries.len()).map(density).collect()
     })
@@ -59,7 +64,7 @@ pub(crate) fn per_byte(saved: f64, bytes: u64) -> f64 {
 fn by(
     entries: &[Entry],
     idle: &[Offer],
-    room: Room,
+    room: Capacity,
     rank: impl Fn(&[bool]) -> Vec<f64>,
 ) -> Victims {
     let mut bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
@@ -110,8 +115,8 @@ mod tests {
     use crate::import_cache::model::profile::Profile;
     use crate::import_cache::policy::benefit::Demand;
 
-    fn bytes(bytes: u64) -> Room {
-        Room { bytes, zygotes: usize::MAX }
+    fn bytes(bytes: u64) -> Capacity {
+        Capacity { bytes, zygotes: usize::MAX }
     }
 
     fn all(entries: &[Entry], budget: u64) -> [Vec<usize>; 3] {
@@ -121,7 +126,7 @@ mod tests {
         [
             least_recent(entries, bytes(budget)),
             sock(entries, bytes(budget), &some, &some),
-            utility(entries, &[], bytes(budget), &Worth::new(entries, &demands, 0.5)).zygotes,
+            utility(entries, &[], bytes(budget), &Benefit::new(entries, &demands, 0.5)).zygotes,
         ]
     }
 
@@ -167,15 +172,15 @@ mod tests {
         ) {
             let (profile, weight) = (Profile::new(0, set(&[0, 1, 2]), set(&[]), &simple(8)), 1.0);
             let demands = [Demand { profile: &profile, weight }];
-            let worth = Worth::new(&entries, &demands, 0.5);
+            let benefit = Benefit::new(&entries, &demands, 0.5);
             let mut idle: Vec<Offer> = (0..).zip(sizes).map(|(ticket, (bytes, saves))| Offer { ticket, bytes, saves: f64::from(saves) }).collect();
             idle.sort_by(|one, other| per_byte(one.saves, one.bytes).total_cmp(&per_byte(other.saves, other.bytes)));
-            let gone = utility(&entries, &idle, bytes(budget), &worth);
+            let gone = utility(&entries, &idle, bytes(budget), &benefit);
             let stay = left(&entries, &gone.zygotes);
             let used = stay.iter().map(|entry| entry.bytes).sum::<u64>() + idle[gone.idle..].iter().map(|offer| offer.bytes).sum::<u64>();
             prop_assert!(used <= budget || gone.idle == idle.len() && stay.len() == 1 && stay[0].root());
             // A larger budget takes away no more.
-            let fewer = utility(&entries, &idle, bytes(budget + more), &worth);
+            let fewer = utility(&entries, &idle, bytes(budget + more), &benefit);
             prop_assert!(gone.zygotes.starts_with(&fewer.zygotes) && fewer.idle <= gone.idle);
             // Roots, from which all else can be made, outlive every idle instance.
             let root_went = gone.zygotes.iter().any(|at| entries[*at].root());
@@ -185,15 +190,15 @@ mod tests {
 
     #[test]
     fn memory_goes_from_zygotes_to_instances_and_back_with_what_they_save() {
-        let book = simple(1);
-        let profile = Profile::new(0, set(&[0]), set(&[0]), &book);
+        let catalog = simple(1);
+        let profile = Profile::new(0, set(&[0]), set(&[0]), &catalog);
         let demands = [Demand { profile: &profile, weight: 1.0 }];
         let tree = [entry(None, set(&[]), 1, 0), entry(Some(0), set(&[0]), 10, 1)];
-        let worth = Worth::new(&tree, &demands, 0.0);
-        let missed = worth.missed(&[true, true])[1];
+        let benefit = Benefit::new(&tree, &demands, 0.0);
+        let missed = benefit.missed(&[true, true])[1];
         for (saves, zygotes, idle) in [(missed / 2.0, vec![], 1), (missed * 2.0, vec![1], 0)] {
             let offer = Offer { ticket: 0, bytes: 10, saves };
-            assert_eq!(utility(&tree, &[offer], bytes(11), &worth), Victims { zygotes, idle });
+            assert_eq!(utility(&tree, &[offer], bytes(11), &benefit), Victims { zygotes, idle });
         }
     }
 
@@ -219,9 +224,9 @@ mod tests {
 
     #[test]
     fn utility_keeps_what_spares_most_for_its_memory() {
-        let book = simple(3);
+        let catalog = simple(3);
         let locks = [set(&[0, 1]), set(&[0, 2])];
-        let profiles = locks.map(|locked| Profile::new(0, locked.clone(), locked, &book));
+        let profiles = locks.map(|locked| Profile::new(0, locked.clone(), locked, &catalog));
         let demands =
             [(0, 3.0), (1, 1.0)].map(|(at, weight)| Demand { profile: &profiles[at], weight });
         // Two that serve one handler each wholly, and one that serves both in part.
@@ -231,9 +236,9 @@ mod tests {
             entry(Some(0), set(&[0, 1]), 10, 2),
             entry(Some(0), set(&[0, 2]), 10, 3),
         ];
-        let worth = Worth::new(&tree, &demands, 0.0);
+        let benefit = Benefit::new(&tree, &demands, 0.0);
         // Nobody misses the common one while both have their own; then the one that is called less goes.
-        assert_eq!(utility(&tree, &[], bytes(21), &worth).zygotes, [1]);
-        assert_eq!(utility(&tree, &[], bytes(11), &worth).zygotes, [1, 3]);
+        assert_eq!(utility(&tree, &[], bytes(21), &benefit).zygotes, [1]);
+        assert_eq!(utility(&tree, &[], bytes(11), &benefit).zygotes, [1, 3]);
     }
 }

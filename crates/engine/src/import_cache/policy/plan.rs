@@ -8,13 +8,13 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry::{Occupied, Vacant};
 use std::rc::Rc;
 
-use crate::import_cache::model::catalog::Book;
+use crate::import_cache::model::catalog::Catalog;
 use crate::import_cache::model::entry::Entry;
-use crate::import_cache::model::estimate::Belief;
+use crate::import_cache::model::estimate::Estimate;
 use crate::import_cache::model::set::Set;
-use crate::import_cache::policy::benefit::{Demand, Worth};
+use crate::import_cache::policy::benefit::{Benefit, Demand};
 use crate::import_cache::policy::candidates::{Candidate, candidates};
-use crate::import_cache::policy::evict::{self, Room, Victims};
+use crate::import_cache::policy::evict::{self, Capacity, Victims};
 use crate::import_cache::policy::price::{Price, price as price_of};
 use crate::warm_pool::Offer;
 
@@ -27,7 +27,7 @@ const EVEN: f64 = 0.999;
 /// A zygote that should be made.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Build {
-    pub(crate) realm: usize,
+    pub(crate) domain: usize,
     pub(crate) sees: Set,
     pub(crate) modules: Set,
     /// Milliseconds of a processor that it is expected to take.
@@ -38,58 +38,66 @@ pub(crate) struct Build {
 
 /// What there is to make a zygote with.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Means {
+pub(crate) struct Resources {
     /// What may stay, the new one included.
-    pub(crate) room: Room,
+    pub(crate) room: Capacity,
     /// Milliseconds of a processor that making it may take.
     pub(crate) milliseconds: f64,
 }
 
 /// The zygote that is most worth making for each byte, if any is. It shares the room with `idle` instances, those first
-/// that save least for each byte. `novelty` is the part of starts that are of new locks; `refused` says what cannot be
+/// that save least for each byte. `unseen_ratio` is the part of starts that are of new locks; `refused` says what cannot be
 /// made.
 pub(crate) fn plan(
     entries: &[Entry],
     idle: &[Offer],
     demands: &[Demand<'_>],
-    book: &Book,
-    novelty: f64,
-    means: Means,
+    catalog: &Catalog,
+    unseen_ratio: f64,
+    resources: Resources,
     refused: impl Fn(usize, &Set, &Set) -> bool,
 ) -> Option<Build> {
-    let Means { room, milliseconds: purse } = means;
-    let mut worth = Worth::new(entries, demands, novelty);
+    let Resources { room, milliseconds: budget_ms } = resources;
+    let mut benefit = Benefit::new(entries, demands, unseen_ratio);
     // Where there is room, it is enough that those who come again gain; strangers cannot lose.
-    let even = EVEN * (1.0 - novelty);
-    let mut offers: Vec<Offered<'_>> = Vec::new();
+    let even = EVEN * (1.0 - unseen_ratio);
+    let mut offers: Vec<ScoredCandidate<'_>> = Vec::new();
     let mut seen: HashMap<(usize, Set), usize> = HashMap::new();
-    for Candidate { realm, pieces, reader } in candidates(entries, &worth, book) {
-        let (sees, modules, reader) = read(book, &pieces, reader);
-        if modules.is_empty() || refused(realm, &sees, &modules) {
+    for Candidate { domain, pieces, estimate } in candidates(entries, &benefit, catalog) {
+        let (sees, modules, estimate) = read(catalog, &pieces, estimate);
+        if modules.is_empty() || refused(domain, &sees, &modules) {
             continue;
         }
-        let price = price_of(entries, realm, &sees, &modules, &reader);
-        match seen.entry((realm, modules.clone())) {
+        let price = price_of(entries, domain, &sees, &modules, &estimate);
+        match seen.entry((domain, modules.clone())) {
             // One who would use it believes that it costs less: a lie that it costs much is told to others.
             Occupied(there) => {
                 let offer = &mut offers[*there.get()];
                 // And what looks up nothing: a lie that it does is told to others, too.
-                let reads = reads(entries, realm, &sees, &modules, &reader);
-                if reads != offer.reads {
-                    let gain = worth.gain(realm, &sees, &modules, &reads);
+                let lookups = lookups(entries, domain, &sees, &modules, &estimate);
+                if lookups != offer.lookups {
+                    let gain = benefit.gain(domain, &sees, &modules, &lookups);
                     if gain > offer.gain {
-                        (offer.gain, offer.reads) = (gain, reads);
+                        (offer.gain, offer.lookups) = (gain, lookups);
                     }
                 }
                 if price.milliseconds < offer.price.milliseconds {
-                    (offer.price, offer.reader) = (price, reader);
+                    (offer.price, offer.estimate) = (price, estimate);
                 }
             }
             Vacant(new) => {
                 new.insert(offers.len());
-                let reads = reads(entries, realm, &sees, &modules, &reader);
-                let gain = worth.gain(realm, &sees, &modules, &reads);
-                offers.push(Offered { gain, realm, sees, modules, reads, price, reader });
+                let lookups = lookups(entries, domain, &sees, &modules, &estimate);
+                let gain = benefit.gain(domain, &sees, &modules, &lookups);
+                offers.push(ScoredCandidate {
+                    gain,
+                    domain,
+                    sees,
+                    modules,
+                    lookups,
+                    price,
+                    estimate,
+                });
             }
         }
     }
@@ -98,35 +106,44 @@ pub(crate) fn plan(
         offer.gain > 0.0
             && offer.gain >= even * offer.price.milliseconds
             && offer.price.bytes <= room.bytes
-            && offer.price.milliseconds <= purse
+            && offer.price.milliseconds <= budget_ms
     });
     offers.sort_by(|one, other| other.density().total_cmp(&one.density()));
-    let before = worth.total(&vec![true; entries.len()]);
-    for Offered { realm, sees, modules, reads, price, reader, .. } in
+    let before = benefit.total(&vec![true; entries.len()]);
+    for ScoredCandidate { domain, sees, modules, lookups, price, estimate, .. } in
         offers.into_iter().take(MAX_TRIED)
     {
         let used = entries.iter().map(|entry| entry.used).max().map_or(0, |used| used + 1);
         let asked = modules.clone();
         let bytes = price.bytes;
-        let new =
-            Entry { realm, parent: None, sees, asked, modules, reads, bears: true, bytes, used };
+        let new = Entry {
+            domain,
+            parent: None,
+            sees,
+            asked,
+            modules,
+            lookups,
+            derivable: true,
+            bytes,
+            used,
+        };
         let with: Vec<Entry> = entries.iter().cloned().chain([new]).collect();
-        worth.push(&with[entries.len()]);
-        let evict = evict::utility(&with, idle, room, &worth);
+        benefit.push(&with[entries.len()]);
+        let evict = evict::utility(&with, idle, room, &benefit);
         let alive: Vec<bool> = (0..with.len()).map(|at| !evict.zygotes.contains(&at)).collect();
         // What it would best come from may have to go for it.
         let stays = (0..entries.len()).filter(|at| alive[*at]);
         let stay: Vec<Entry> = stays.map(|at| entries[at].clone()).collect();
         let new = &with[entries.len()];
-        let milliseconds = price_of(&stay, realm, &new.sees, &new.modules, &reader).milliseconds;
+        let milliseconds = price_of(&stay, domain, &new.sees, &new.modules, &estimate).milliseconds;
         let given_up: f64 = idle[..evict.idle].iter().map(|offer| offer.saves).sum();
-        let more = worth.total(&alive) - before - given_up;
-        worth.pop();
+        let more = benefit.total(&alive) - before - given_up;
+        benefit.pop();
         let bar = if evict == Victims::default() { even } else { EVEN };
-        if alive[entries.len()] && milliseconds <= purse && more >= bar * milliseconds {
+        if alive[entries.len()] && milliseconds <= budget_ms && more >= bar * milliseconds {
             let new = with.into_iter().next_back()?;
             return Some(Build {
-                realm,
+                domain,
                 sees: new.sees,
                 modules: new.modules,
                 milliseconds,
@@ -140,39 +157,49 @@ pub(crate) fn plan(
 /// What a zygote of a candidate's pieces would see and import, and who reads it so: whoever it was found for, if he may use
 /// it. What several have in common may hold what he has not locked: then he believes nothing that is said of it, and it is
 /// read as all do who may use it.
-fn read<'a>(book: &'a Book, pieces: &Set, reader: Rc<Belief<'a>>) -> (Set, Set, Rc<Belief<'a>>) {
-    let modules = reader.closed(pieces);
-    let sees = book.owners(&modules);
-    if reader.may_use(&sees) {
-        return (sees, modules, reader);
+fn read<'a>(
+    catalog: &'a Catalog,
+    pieces: &Set,
+    estimate: Rc<Estimate<'a>>,
+) -> (Set, Set, Rc<Estimate<'a>>) {
+    let modules = estimate.closed(pieces);
+    let sees = catalog.owners(&modules);
+    if estimate.may_use(&sees) {
+        return (sees, modules, estimate);
     }
-    let users = Rc::new(Belief::of(book, &sees));
+    let users = Rc::new(Estimate::of(catalog, &sees));
     let modules = users.closed(&modules);
-    (book.owners(&modules), modules, users)
+    (catalog.owners(&modules), modules, users)
 }
 
 /// What a zygote of these modules will have looked up, as he believes who would use it; and as was seen of those that hold a
 /// part of it, and that it can come from.
-fn reads(entries: &[Entry], realm: usize, sees: &Set, modules: &Set, reader: &Belief<'_>) -> Set {
-    let parts = entries.iter().filter(|entry| entry.realm == realm);
+fn lookups(
+    entries: &[Entry],
+    domain: usize,
+    sees: &Set,
+    modules: &Set,
+    estimate: &Estimate<'_>,
+) -> Set {
+    let parts = entries.iter().filter(|entry| entry.domain == domain);
     let parts = parts.filter(|entry| entry.modules.within(modules));
-    let parts = parts.filter(|entry| reader.bears(&entry.sees, &entry.reads, sees));
-    parts.fold(reader.reads(sees), |reads, entry| reads.or(&entry.reads))
+    let parts = parts.filter(|entry| estimate.can_derive(&entry.sees, &entry.lookups, sees));
+    parts.fold(estimate.lookups(sees), |lookups, entry| lookups.or(&entry.lookups))
 }
 
 /// A candidate that can be made.
-struct Offered<'a> {
+struct ScoredCandidate<'a> {
     gain: f64,
-    realm: usize,
+    domain: usize,
     sees: Set,
     modules: Set,
-    reads: Set,
+    lookups: Set,
     price: Price,
     /// Who would use it, and believes in that price.
-    reader: Rc<Belief<'a>>,
+    estimate: Rc<Estimate<'a>>,
 }
 
-impl Offered<'_> {
+impl ScoredCandidate<'_> {
     fn density(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "bytes as a divisor")]
         let density = self.gain / self.price.bytes.max(1) as f64;
@@ -200,14 +227,14 @@ mod tests {
         })
     }
 
-    fn cost(entries: &[Entry], build: &Build, book: &Book) -> Price {
-        let reader = Belief::of(book, &build.sees);
-        price_of(entries, build.realm, &build.sees, &build.modules, &reader)
+    fn cost(entries: &[Entry], build: &Build, catalog: &Catalog) -> Price {
+        let estimate = Estimate::of(catalog, &build.sees);
+        price_of(entries, build.domain, &build.sees, &build.modules, &estimate)
     }
 
-    fn all(bytes: u64) -> Means {
-        let room = Room { bytes, zygotes: usize::MAX };
-        Means { room, milliseconds: f64::INFINITY }
+    fn all(bytes: u64) -> Resources {
+        let room = Capacity { bytes, zygotes: usize::MAX };
+        Resources { room, milliseconds: f64::INFINITY }
     }
 
     fn demands(profiles: &[Profile]) -> Vec<Demand<'_>> {
@@ -216,29 +243,29 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_planned_fits_with_what_stays_and_serves_somebody(entries in trees(), profiles in profiles(), novelty in 0.0..1.0f64, budget in (6u64 << 20)..(100 << 20)) {
-            let (book, demands) = (simple(8), demands(&profiles));
-            if let Some(build) = plan(&entries, &[], &demands, &book, novelty, all(budget), |_, _, _| false) {
+        fn what_is_planned_fits_with_what_stays_and_serves_somebody(entries in trees(), profiles in profiles(), unseen_ratio in 0.0..1.0f64, budget in (6u64 << 20)..(100 << 20)) {
+            let (catalog, demands) = (simple(8), demands(&profiles));
+            if let Some(build) = plan(&entries, &[], &demands, &catalog, unseen_ratio, all(budget), |_, _, _| false) {
                 let stays = (0..entries.len()).filter(|at| !build.evict.zygotes.contains(at));
                 let bytes: u64 = stays.map(|at| entries[at].bytes).sum();
-                let price = cost(&entries, &build, &book);
+                let price = cost(&entries, &build, &catalog);
                 prop_assert!(bytes + price.bytes <= budget);
                 prop_assert!(profiles.iter().any(|profile| build.sees.within(&profile.locked)));
-                prop_assert_eq!(book.owners(&build.modules), build.sees);
+                prop_assert_eq!(catalog.owners(&build.modules), build.sees);
             }
         }
 
         #[test]
-        fn planning_comes_to_an_end(profiles in profiles(), novelty in 0.0..1.0f64, budget in (6u64 << 20)..(100 << 20)) {
-            let (book, demands) = (simple(8), demands(&profiles));
+        fn planning_comes_to_an_end(profiles in profiles(), unseen_ratio in 0.0..1.0f64, budget in (6u64 << 20)..(100 << 20)) {
+            let (catalog, demands) = (simple(8), demands(&profiles));
             let mut entries = vec![entry(None, set(&[]), 1 << 20, 0)];
             let mut rounds = 0;
             loop {
                 let there = |_, sees: &Set, _: &Set| entries.iter().any(|entry| entry.sees == *sees);
-                let Some(build) = plan(&entries, &[], &demands, &book, novelty, all(budget), there) else { break };
+                let Some(build) = plan(&entries, &[], &demands, &catalog, unseen_ratio, all(budget), there) else { break };
                 rounds += 1;
                 prop_assert!(rounds < 100, "it makes and gives up the same for ever");
-                let bytes = cost(&entries, &build, &book).bytes;
+                let bytes = cost(&entries, &build, &catalog).bytes;
                 let mut at = 0;
                 entries.retain(|_| { at += 1; !build.evict.zygotes.contains(&(at - 1)) });
                 entries.iter_mut().for_each(|entry| entry.parent = None);
@@ -254,13 +281,13 @@ mod tests {
 
     #[test]
     fn a_zygote_is_made_for_more_than_it_costs_and_when_that_is_there_to_be_spent() {
-        let (book, root) = (simple(1), [entry(None, set(&[]), 1 << 20, 0)]);
-        let profile = Profile::new(0, set(&[0]), set(&[0]), &book);
+        let (catalog, root) = (simple(1), [entry(None, set(&[]), 1 << 20, 0)]);
+        let profile = Profile::new(0, set(&[0]), set(&[0]), &catalog);
         let import = profile.saved(&set(&[0]));
         let made = |starts, milliseconds| {
             let demands = [Demand { profile: &profile, weight: starts }];
-            let means = Means { milliseconds, ..all(1 << 30) };
-            plan(&root, &[], &demands, &book, 0.0, means, |_, _, _| false).is_some()
+            let resources = Resources { milliseconds, ..all(1 << 30) };
+            plan(&root, &[], &demands, &catalog, 0.0, resources, |_, _, _| false).is_some()
         };
         let price = import + MAKING_MS;
         assert!(!made(1.0, f64::INFINITY), "one start saves its imports, and not the making");
@@ -271,35 +298,36 @@ mod tests {
 
     #[test]
     fn what_several_have_in_common_costs_what_those_were_told_who_may_use_it() {
-        let mut book = simple(3);
-        let mut stranger = Profile::new(0, set(&[1, 2]), set(&[1]), &book);
-        stranger.learn(0, &set(&[]), &set(&[1]), ImportTime::Load(1.0), &mut book);
+        let mut catalog = simple(3);
+        let mut stranger = Profile::new(0, set(&[1, 2]), set(&[1]), &catalog);
+        stranger.learn(0, &set(&[]), &set(&[1]), ImportTime::Load(1.0), &mut catalog);
         let file = |module: &str, milliseconds| LoadedFile {
             module: module.to_owned(),
             milliseconds,
             ..LoadedFile::default()
         };
         let files = vec![file("a", 0.5), file("b", 200.0)];
-        book.measure(&set(&[0, 1]), &Imports { files, ..Imports::default() });
-        let user = Profile::new(0, set(&[0, 1]), set(&[0, 1]), &book);
-        let other = Profile::new(0, set(&[0, 2]), set(&[0]), &book);
+        catalog.measure(&set(&[0, 1]), &Imports { files, ..Imports::default() });
+        let user = Profile::new(0, set(&[0, 1]), set(&[0, 1]), &catalog);
+        let other = Profile::new(0, set(&[0, 2]), set(&[0]), &catalog);
         // Both import a, and more than half of the starts b as well. Who locked only what both did knows b by hearsay.
         let demands =
             [(&user, 60.0), (&other, 40.0)].map(|(profile, weight)| Demand { profile, weight });
         let root = [entry(None, set(&[]), 1 << 20, 0)];
-        let build = plan(&root, &[], &demands, &book, 0.0, all(1 << 30), |_, _, _| false).unwrap();
+        let build =
+            plan(&root, &[], &demands, &catalog, 0.0, all(1 << 30), |_, _, _| false).unwrap();
         assert_eq!((build.modules, build.milliseconds), (set(&[0, 1]), MAKING_MS + 200.5));
     }
 
     #[test]
     fn what_must_be_imported_again_is_charged_again() {
-        let book = simple(2);
-        let profile = Profile::new(0, set(&[0, 1]), set(&[0, 1]), &book);
+        let catalog = simple(2);
+        let profile = Profile::new(0, set(&[0, 1]), set(&[0, 1]), &catalog);
         let demands = [Demand { profile: &profile, weight: 100.0 }];
-        let planned = |bears, budget| {
-            let above = Entry { bears, ..entry(Some(0), set(&[0]), 10 << 20, 1) };
+        let planned = |derivable, budget| {
+            let above = Entry { derivable, ..entry(Some(0), set(&[0]), 10 << 20, 1) };
             let entries = [entry(None, set(&[]), 1 << 20, 0), above];
-            plan(&entries, &[], &demands, &book, 0.0, all(budget), |_, _, _| false)
+            plan(&entries, &[], &demands, &catalog, 0.0, all(budget), |_, _, _| false)
         };
         let one = profile.saved(&set(&[0]));
         assert_eq!(planned(true, 1 << 30).unwrap().milliseconds, MAKING_MS + one);

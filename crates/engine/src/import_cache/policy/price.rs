@@ -1,7 +1,7 @@
 //! What a zygote is expected to cost, and from which other one it would best be derived.
 
 use crate::import_cache::model::entry::Entry;
-use crate::import_cache::model::estimate::Belief;
+use crate::import_cache::model::estimate::Estimate;
 use crate::import_cache::model::set::Set;
 
 /// Milliseconds of a processor that a zygote takes beside its imports: its directory, its cgroup and root, a fork and a look
@@ -20,19 +20,19 @@ pub(crate) struct Price {
 /// on nothing else, and has missed nothing that this one sees. What one loaded beyond what it was asked for comes with being asked for the same.
 pub(crate) fn ancestor(
     entries: &[Entry],
-    realm: usize,
+    domain: usize,
     sees: &Set,
     modules: &Set,
-    belief: &Belief<'_>,
+    estimate: &Estimate<'_>,
 ) -> Option<usize> {
     let fitting = entries
         .iter()
         .enumerate()
-        .filter(|(_, entry)| entry.bears && entry.serves(realm, sees))
-        .filter(|(_, entry)| belief.bears(&entry.sees, &entry.reads, sees))
+        .filter(|(_, entry)| entry.derivable && entry.serves(domain, sees))
+        .filter(|(_, entry)| estimate.can_derive(&entry.sees, &entry.lookups, sees))
         .filter(|(_, entry)| entry.modules.within(modules) || entry.asked.within(modules));
     let spent = fitting.map(|(at, entry)| {
-        let spent: f64 = entry.modules.iter().map(|piece| belief.cost(piece)).sum();
+        let spent: f64 = entry.modules.iter().map(|piece| estimate.cost(piece)).sum();
         (spent, entry.used, at)
     });
     let most = spent.max_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
@@ -41,16 +41,16 @@ pub(crate) fn ancestor(
 
 pub(crate) fn price(
     entries: &[Entry],
-    realm: usize,
+    domain: usize,
     sees: &Set,
     modules: &Set,
-    belief: &Belief<'_>,
+    estimate: &Estimate<'_>,
 ) -> Price {
-    let (nothing, from) = (Set::default(), ancestor(entries, realm, sees, modules, belief));
+    let (nothing, from) = (Set::default(), ancestor(entries, domain, sees, modules, estimate));
     let had = from.map_or(&nothing, |at| &entries[at].modules);
     let new = modules.iter().filter(|piece| !had.contains(*piece));
-    let milliseconds: f64 = new.map(|piece| belief.cost(piece)).sum();
-    let weighed = belief.weight(sees, modules, had);
-    let bytes = weighed.unwrap_or_else(|| belief.weigh(milliseconds));
+    let milliseconds: f64 = new.map(|piece| estimate.cost(piece)).sum();
+    let weighed = estimate.last_bytes(sees, modules, had);
+    let bytes = weighed.unwrap_or_else(|| estimate.expected_bytes(milliseconds));
     Price { milliseconds: MAKING_MS + milliseconds, bytes }
 }

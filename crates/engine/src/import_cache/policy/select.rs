@@ -37,12 +37,12 @@ pub(crate) fn exact(entries: &[Entry], profile: &Profile) -> Option<usize> {
     let (sees, modules) = (&profile.locked, &profile.declared);
     let places = || (0..entries.len()).filter(|at| profile.may_use(&entries[*at]));
     let own = places().find(|at| entries[*at].sees == *sees && modules.within(&entries[*at].asked));
-    own.or_else(|| root(entries, profile.realm))
+    own.or_else(|| root(entries, profile.domain))
 }
 
 /// The one that has imported nothing.
-pub(crate) fn root(entries: &[Entry], realm: usize) -> Option<usize> {
-    entries.iter().position(|entry| entry.realm == realm && entry.root())
+pub(crate) fn root(entries: &[Entry], domain: usize) -> Option<usize> {
+    entries.iter().position(|entry| entry.domain == domain && entry.root())
 }
 
 #[cfg(test)]

@@ -9,18 +9,18 @@ const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 /// A zygote could not be made, so many times in a row.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Setback {
+pub(crate) struct Backoff {
     failures: u32,
     until: Instant,
 }
 
-impl Default for Setback {
+impl Default for Backoff {
     fn default() -> Self {
         Self { failures: 0, until: Instant::now() }
     }
 }
 
-impl Setback {
+impl Backoff {
     /// Counts a failure: the next try waits for `retry`, and twice as long after each further one.
     pub(crate) fn fail(&mut self, retry: Duration) {
         let wait = retry.saturating_mul(1 << self.failures.min(16)).min(MAX_WAIT.max(retry));
@@ -38,7 +38,7 @@ impl Setback {
     }
 
     /// Whether it is not to be tried yet.
-    pub(crate) fn holds(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         Instant::now() < self.until
     }
 }

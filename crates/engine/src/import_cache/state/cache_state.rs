@@ -11,29 +11,29 @@ use tokio::time::Instant;
 use crate::config::EngineConfig;
 use crate::distribution::Distribution;
 use crate::handler::Handler;
-use crate::import_cache::model::catalog::Book;
+use crate::import_cache::model::catalog::Catalog;
 use crate::import_cache::model::profile::{Profile, Seed};
 use crate::import_cache::model::set::Set;
-use crate::import_cache::model::spending::{Account, brings};
-use crate::import_cache::state::backoff::Setback;
-use crate::import_cache::state::creation::{Node, Origin, Standing};
-use crate::import_cache::state::observations::{Lesson, Lessons};
-use crate::import_cache::state::zygote::{Kept, Key, View};
+use crate::import_cache::model::spending::{Account, credit_for};
+use crate::import_cache::state::backoff::Backoff;
+use crate::import_cache::state::creation::{Availability, Node, Origin};
+use crate::import_cache::state::observations::{Observation, ObservationQueue};
+use crate::import_cache::state::zygote::{CachedZygote, View, ZygoteKey};
 use crate::popularity::Rate;
-use crate::zygote_tree::Planned;
+use crate::zygote_tree::TreeNode;
 
 /// Package sets whose refusal is remembered, at most.
 const MAX_REFUSALS: usize = 1024;
 
 /// About as many starts back it is remembered how many were of new locks.
-const NOVELTY_STARTS: f64 = 200.0;
+const UNSEEN_RATIO_STARTS: f64 = 200.0;
 
 /// Handlers that are remembered, at most; those that were started least of late go first.
 const MAX_PROFILES: usize = 2048;
 
 /// What a zygote never leaves: it serves only handlers of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Realm {
+pub(crate) struct TrustDomain {
     pub(crate) kind: Kind,
     pub(crate) python: PythonSpec,
     pub(crate) network: Network,
@@ -43,15 +43,15 @@ pub(crate) struct Realm {
 }
 
 #[derive(Debug)]
-pub(crate) struct State {
-    pub(crate) nodes: HashMap<Key, Node>,
+pub(crate) struct CacheState {
+    pub(crate) nodes: HashMap<ZygoteKey, Node>,
     /// By Python and package set: whatever of its modules is asked for, the same package may hang.
-    setbacks: HashMap<(usize, Set), Setback>,
-    pub(crate) book: Arc<Book>,
+    backoffs: HashMap<(usize, Set), Backoff>,
+    pub(crate) catalog: Arc<Catalog>,
     pub(crate) profiles: BTreeMap<VersionId, Arc<Profile>>,
-    realms: Vec<Realm>,
+    domains: Vec<TrustDomain>,
     /// The part of starts of late that were of locks never seen before.
-    pub(crate) novelty: f64,
+    pub(crate) unseen_ratio: f64,
     /// Starts so far: the clock by which popularity fades.
     pub(crate) starts: u64,
     /// Forks so far, and zygotes: who was used last.
@@ -61,37 +61,37 @@ pub(crate) struct State {
     /// What making zygotes may cost.
     pub(crate) account: Account,
     /// Zygotes given up for others since anything was last started: nobody has asked for them since.
-    given_up: HashSet<Key>,
+    given_up: HashSet<ZygoteKey>,
     /// Milliseconds of imports that calls had to do since somebody last thought about better zygotes.
     pub(crate) missed: f64,
     /// What calls have shown and nobody took in yet.
-    pub(crate) lessons: Lessons,
+    pub(crate) observations: ObservationQueue,
     view: Option<Arc<View>>,
 }
 
-impl Default for State {
+impl Default for CacheState {
     fn default() -> Self {
         Self {
             nodes: HashMap::new(),
-            setbacks: HashMap::new(),
-            book: Arc::default(),
+            backoffs: HashMap::new(),
+            catalog: Arc::default(),
             profiles: BTreeMap::new(),
-            realms: Vec::new(),
+            domains: Vec::new(),
             // Nobody knows yet.
-            novelty: 0.5,
+            unseen_ratio: 0.5,
             starts: 0,
             turns: 0,
             rate: Rate::default(),
             account: Account::default(),
             given_up: HashSet::new(),
             missed: 0.0,
-            lessons: Lessons::default(),
+            observations: ObservationQueue::default(),
             view: None,
         }
     }
 }
 
-impl State {
+impl CacheState {
     /// What is known of the handler, which may be nothing but what it says itself. `stored`: whether the install cache
     /// lays out any part of its lock; only then is more to be known of that than its directory. `secrets`: the names
     /// of those that it has now.
@@ -99,38 +99,38 @@ impl State {
         &mut self,
         handler: &Handler,
         stored: bool,
-        seed: &[Planned],
+        seed: &[TreeNode],
         secrets: Vec<String>,
     ) -> Arc<Profile> {
         if let Some(profile) = self.profiles.get_mut(&handler.id) {
             if profile.secrets != secrets {
-                Arc::make_mut(profile).sets(handler, secrets, &self.book);
+                Arc::make_mut(profile).sets(handler, secrets, &self.catalog);
             }
             return Arc::clone(profile);
         }
-        let realm = self.realm_of(handler);
-        let book = Arc::make_mut(&mut self.book);
+        let domain = self.domain_of(handler);
+        let catalog = Arc::make_mut(&mut self.catalog);
         let distributions = handler.imported_ahead();
         let locked: Set = match &handler.packages {
             None => Set::default(),
             Some(_) if !handler.import_cache => Set::default(),
             Some(_) if stored && !distributions.is_empty() => {
-                distributions.iter().map(|distribution| book.number(distribution)).collect()
+                distributions.iter().map(|distribution| catalog.number(distribution)).collect()
             }
             Some(packages) => {
-                [book.number(&Distribution::whole_lock(packages))].into_iter().collect()
+                [catalog.number(&Distribution::whole_lock(packages))].into_iter().collect()
             }
         };
         let declared =
-            handler.imports.iter().filter_map(|module| book.piece(&locked, module)).collect();
-        let mut profile = Profile::new(realm, locked, declared, book);
-        profile.sets(handler, secrets, book);
-        profile.clash(handler, book);
+            handler.imports.iter().filter_map(|module| catalog.piece(&locked, module)).collect();
+        let mut profile = Profile::new(domain, locked, declared, catalog);
+        profile.sets(handler, secrets, catalog);
+        profile.clash(handler, catalog);
         if stored {
             let modules = distributions.iter().flat_map(|distribution| &distribution.modules);
             profile.outermost =
-                modules.filter_map(|module| book.piece(&profile.locked, module)).collect();
-            profile.seeds = seeds(seed, distributions, &profile.locked, book);
+                modules.filter_map(|module| catalog.piece(&profile.locked, module)).collect();
+            profile.seeds = seeds(seed, distributions, &profile.locked, catalog);
         }
         let profile = Arc::new(profile);
         if self.profiles.len() >= MAX_PROFILES {
@@ -141,18 +141,18 @@ impl State {
     }
 
     /// Whether what these distributions look up when they are imported is the handler's own, as far as it is known to it.
-    pub(crate) fn shuns(&self, profile: &Profile, sees: &Set) -> bool {
-        profile.minds(sees, &profile.belief(&self.book).reads(sees))
+    pub(crate) fn conflicts(&self, profile: &Profile, sees: &Set) -> bool {
+        profile.conflicts_with(sees, &profile.estimate(&self.catalog).lookups(sees))
     }
 
     /// The nodes of a tree that the handler may be forked from, and where: for one that nobody has called, of whom nothing is
     /// to be remembered yet.
-    pub(crate) fn seeds(&mut self, handler: &Handler, tree: &[Planned]) -> (usize, Vec<Seed>) {
-        let realm = self.realm_of(handler);
-        let book = Arc::make_mut(&mut self.book);
+    pub(crate) fn seeds(&mut self, handler: &Handler, tree: &[TreeNode]) -> (usize, Vec<Seed>) {
+        let domain = self.domain_of(handler);
+        let catalog = Arc::make_mut(&mut self.catalog);
         let distributions = handler.imported_ahead();
-        let locked = distributions.iter().map(|one| book.number(one)).collect();
-        (realm, seeds(tree, distributions, &locked, book))
+        let locked = distributions.iter().map(|one| catalog.number(one)).collect();
+        (domain, seeds(tree, distributions, &locked, catalog))
     }
 
     /// Counts a start of the handler.
@@ -162,43 +162,43 @@ impl State {
         self.rate.count(Instant::now());
         let Some(profile) = self.profiles.get(handler) else { return };
         let twin = |other: &Arc<Profile>| {
-            other.started() && other.realm == profile.realm && other.locked == profile.locked
+            other.started() && other.domain == profile.domain && other.locked == profile.locked
         };
         let new = !profile.started() && !self.profiles.values().any(twin);
-        let of_late = NOVELTY_STARTS.recip();
-        self.novelty += of_late * (f64::from(u8::from(new)) - self.novelty);
+        let of_late = UNSEEN_RATIO_STARTS.recip();
+        self.unseen_ratio += of_late * (f64::from(u8::from(new)) - self.unseen_ratio);
         if let Some(profile) = self.profiles.get_mut(handler) {
             Arc::make_mut(profile).start(self.starts, half_life, Instant::now());
         }
     }
 
     /// Takes what a start of the handler brings in, as measured: for what it owes, and then for everybody.
-    pub(crate) fn earn(&mut self, handler: &VersionId, half_life: f64) {
+    pub(crate) fn credit(&mut self, handler: &VersionId, half_life: f64) {
         let Some(profile) = self.profiles.get_mut(handler) else { return };
-        let mut brought = brings(profile.measured());
+        let mut credit = credit_for(profile.measured());
         if !profile.debt.is_paid() {
-            brought = Arc::make_mut(profile).debt.pay(brought);
+            credit = Arc::make_mut(profile).debt.repay(credit);
         }
-        self.account.earn(brought, half_life);
+        self.account.credit(credit, half_life);
     }
 
     /// Takes in what a handler has shown.
-    pub(crate) fn take_in(&mut self, lesson: &Lesson, half_life: f64) {
-        let Some(profile) = self.profiles.get_mut(&lesson.handler) else { return };
-        let (book, profile) = (Arc::make_mut(&mut self.book), Arc::make_mut(profile));
-        let said = lesson.modules.iter();
-        let new = said.filter_map(|module| book.piece(&profile.locked, module)).collect();
-        profile.learn(lesson.zygote, &lesson.had, &new, lesson.took, book);
+    pub(crate) fn apply(&mut self, observation: &Observation, half_life: f64) {
+        let Some(profile) = self.profiles.get_mut(&observation.handler) else { return };
+        let (catalog, profile) = (Arc::make_mut(&mut self.catalog), Arc::make_mut(profile));
+        let said = observation.modules.iter();
+        let new = said.filter_map(|module| catalog.piece(&profile.locked, module)).collect();
+        profile.learn(observation.zygote, &observation.had, &new, observation.took, catalog);
         self.missed += profile.saved(&new);
-        if lesson.earns {
-            self.earn(&lesson.handler, half_life);
+        if observation.credits {
+            self.credit(&observation.handler, half_life);
         }
     }
 
     /// Notes that so much was spent for the handler, because it was deployed.
-    pub(crate) fn owe(&mut self, handler: &VersionId, milliseconds: f64) {
+    pub(crate) fn charge(&mut self, handler: &VersionId, milliseconds: f64) {
         if let Some(profile) = self.profiles.get_mut(handler) {
-            Arc::make_mut(profile).debt.owe(milliseconds);
+            Arc::make_mut(profile).debt.charge(milliseconds);
         }
     }
 
@@ -206,7 +206,7 @@ impl State {
     /// need.
     pub(crate) fn stale(&self, within: Duration) -> Vec<(VersionId, Arc<Profile>)> {
         let stale =
-            |profile: &Profile| profile.started_within(within) && profile.is_stale(&self.book);
+            |profile: &Profile| profile.started_within(within) && profile.is_stale(&self.catalog);
         let all = self.profiles.iter().filter(|(_, profile)| stale(profile));
         all.map(|(handler, profile)| (handler.clone(), Arc::clone(profile))).collect()
     }
@@ -220,30 +220,30 @@ impl State {
         self.profiles.retain(|_, profile| profile.weight(starts, 1e3) > bar);
     }
 
-    fn realm_of(&mut self, handler: &Handler) -> usize {
-        let same = |realm: &Realm| {
-            realm.kind == handler.kind
-                && realm.python == handler.python
-                && realm.network == handler.network
-                && realm.tenant == handler.tenant
+    fn domain_of(&mut self, handler: &Handler) -> usize {
+        let same = |domain: &TrustDomain| {
+            domain.kind == handler.kind
+                && domain.python == handler.python
+                && domain.network == handler.network
+                && domain.tenant == handler.tenant
         };
-        self.realms.iter().position(same).unwrap_or_else(|| {
+        self.domains.iter().position(same).unwrap_or_else(|| {
             let Handler { kind, python, network, tenant, .. } = handler;
             let (python, network, tenant) = (python.clone(), *network, tenant.clone());
-            self.realms.push(Realm { kind: *kind, python, network, tenant });
-            self.realms.len() - 1
+            self.domains.push(TrustDomain { kind: *kind, python, network, tenant });
+            self.domains.len() - 1
         })
     }
 
-    pub(crate) fn realm(&self, number: usize) -> &Realm {
-        &self.realms[number]
+    pub(crate) fn domain(&self, number: usize) -> &TrustDomain {
+        &self.domains[number]
     }
 
     pub(crate) fn view(&mut self) -> Arc<View> {
         let nodes = &self.nodes;
         let view = self.view.get_or_insert_with(|| {
             let ready = nodes.values().filter_map(|node| match node {
-                Node::Ready(kept) => Some(Arc::clone(kept)),
+                Node::Ready(cached) => Some(Arc::clone(cached)),
                 _ => None,
             });
             Arc::new(View::new(ready.collect()))
@@ -261,36 +261,38 @@ impl State {
         self.turns
     }
 
-    pub(crate) fn standing(&self, config: &EngineConfig, key: &Key) -> Standing {
-        let set_back = || {
-            let setback = self.setbacks.get(&(key.realm, key.sees.clone()));
-            setback.is_some_and(Setback::holds)
+    pub(crate) fn availability(&self, config: &EngineConfig, key: &ZygoteKey) -> Availability {
+        let backs_off = || {
+            let backoff = self.backoffs.get(&(key.domain, key.sees.clone()));
+            backoff.is_some_and(Backoff::is_active)
         };
         match self.nodes.get(key) {
             // Whoever was making it is gone without a word.
-            Some(Node::Making(making)) if making.has_changed().is_err() => Standing::Absent,
-            Some(Node::Making(_)) => Standing::Making,
-            None | Some(Node::Refused { for_good: false, .. }) if set_back() => Standing::Refused,
-            None => Standing::Absent,
-            Some(Node::Ready(_)) => Standing::Ready,
-            Some(Node::Refused { for_good: true, .. }) => Standing::Refused,
-            Some(Node::Refused { since, .. }) if since.elapsed() < config.zygote_retry => {
-                Standing::Refused
+            Some(Node::Making(making)) if making.has_changed().is_err() => Availability::Absent,
+            Some(Node::Making(_)) => Availability::Making,
+            None | Some(Node::Refused { for_good: false, .. }) if backs_off() => {
+                Availability::Refused
             }
-            Some(Node::Refused { .. }) => Standing::Absent,
+            None => Availability::Absent,
+            Some(Node::Ready(_)) => Availability::Ready,
+            Some(Node::Refused { for_good: true, .. }) => Availability::Refused,
+            Some(Node::Refused { since, .. }) if since.elapsed() < config.zygote_retry => {
+                Availability::Refused
+            }
+            Some(Node::Refused { .. }) => Availability::Absent,
         }
     }
 
     /// What one is to be derived from for which the zygote of that key is meant.
-    pub(crate) fn origin(&self, key: &Key) -> Origin {
+    pub(crate) fn origin(&self, key: &ZygoteKey) -> Origin {
         match self.nodes.get(key) {
-            Some(Node::Ready(kept)) => Origin::There(Arc::clone(kept)),
-            Some(Node::Making(making)) => Origin::Coming(making.clone()),
+            Some(Node::Ready(cached)) => Origin::Ready(Arc::clone(cached)),
+            Some(Node::Making(making)) => Origin::Pending(making.clone()),
             Some(Node::Refused { .. }) | None => Origin::Best,
         }
     }
 
-    pub(crate) fn refuse(&mut self, key: Key, why: String, for_good: bool) {
+    pub(crate) fn refuse(&mut self, key: ZygoteKey, why: String, for_good: bool) {
         self.look_again();
         self.nodes.insert(key, Node::Refused { why, since: Instant::now(), for_good });
         let refused = self.nodes.iter().filter_map(|(key, node)| match node {
@@ -308,49 +310,49 @@ impl State {
 
     /// Notes that a zygote of the set could not be made: the next one waits for `retry`, and twice as long after each
     /// further failure.
-    pub(crate) fn set_back(&mut self, key: &Key, retry: Duration) {
-        self.setbacks.entry((key.realm, key.sees.clone())).or_default().fail(retry);
-        if self.setbacks.len() > MAX_REFUSALS
+    pub(crate) fn record_failure(&mut self, key: &ZygoteKey, retry: Duration) {
+        self.backoffs.entry((key.domain, key.sees.clone())).or_default().fail(retry);
+        if self.backoffs.len() > MAX_REFUSALS
             && let Some(first) = self
-                .setbacks
+                .backoffs
                 .iter()
-                .min_by_key(|(_, setback)| setback.until())
+                .min_by_key(|(_, backoff)| backoff.until())
                 .map(|(of, _)| of.clone())
         {
-            self.setbacks.remove(&first);
+            self.backoffs.remove(&first);
         }
     }
 
     /// Notes that one of the set was made.
-    pub(crate) fn set_forth(&mut self, key: &Key) {
-        self.setbacks.remove(&(key.realm, key.sees.clone()));
+    pub(crate) fn clear_backoff(&mut self, key: &ZygoteKey) {
+        self.backoffs.remove(&(key.domain, key.sees.clone()));
     }
 
     /// Takes a zygote out for others, which are worth more.
-    pub(crate) fn give_up(&mut self, kept: &Arc<Kept>) {
-        if self.remove(kept) {
-            self.given_up.insert(kept.key.clone());
+    pub(crate) fn give_up(&mut self, cached: &Arc<CachedZygote>) {
+        if self.remove(cached) {
+            self.given_up.insert(cached.key.clone());
         }
     }
 
     /// The zygotes that nobody may plan to make: that are there, are being made, cannot be made, or were given up for others
     /// since anything was last started.
-    pub(crate) fn barred(&self, config: &EngineConfig) -> HashSet<Key> {
+    pub(crate) fn barred(&self, config: &EngineConfig) -> HashSet<ZygoteKey> {
         let keys = self.nodes.keys();
-        let there = keys.filter(|key| self.standing(config, key) != Standing::Absent);
+        let there = keys.filter(|key| self.availability(config, key) != Availability::Absent);
         there.chain(&self.given_up).cloned().collect()
     }
 
     /// Whether that zygote is still the one that is there.
-    pub(crate) fn holds(&self, kept: &Arc<Kept>) -> bool {
-        matches!(self.nodes.get(&kept.key), Some(Node::Ready(there)) if Arc::ptr_eq(there, kept))
+    pub(crate) fn holds(&self, cached: &Arc<CachedZygote>) -> bool {
+        matches!(self.nodes.get(&cached.key), Some(Node::Ready(there)) if Arc::ptr_eq(there, cached))
     }
 
     /// Takes a zygote out, if it is still the one that is there.
-    pub(crate) fn remove(&mut self, kept: &Arc<Kept>) -> bool {
-        let there = self.holds(kept);
+    pub(crate) fn remove(&mut self, cached: &Arc<CachedZygote>) -> bool {
+        let there = self.holds(cached);
         if there {
-            self.nodes.remove(&kept.key);
+            self.nodes.remove(&cached.key);
             self.look_again();
         }
         there
@@ -358,14 +360,19 @@ impl State {
 }
 
 /// The nodes of a given tree that a handler of `lock` may be forked from.
-fn seeds(seed: &[Planned], lock: &[Distribution], locked: &Set, book: &mut Book) -> Vec<Seed> {
+fn seeds(
+    seed: &[TreeNode],
+    lock: &[Distribution],
+    locked: &Set,
+    catalog: &mut Catalog,
+) -> Vec<Seed> {
     let mut found = Vec::new();
     // Where those are that were found: whoever may be forked from a node may be from the one above it.
     let mut places = HashMap::new();
     for (at, planned) in seed.iter().enumerate() {
         let Some((distributions, modules)) = planned.among(lock) else { continue };
-        let sees = distributions.into_iter().map(|one| book.number(one)).collect();
-        let modules = modules.iter().filter_map(|module| book.piece(locked, module)).collect();
+        let sees = distributions.into_iter().map(|one| catalog.number(one)).collect();
+        let modules = modules.iter().filter_map(|module| catalog.piece(locked, module)).collect();
         let above = planned.above.and_then(|above| places.get(&above).copied());
         places.insert(at, found.len());
         found.push(Seed { sees, modules, above });
@@ -380,25 +387,29 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_set_that_fails_again_and_again_is_tried_ever_more_rarely_and_no_other_waits_for_it()
     {
-        let (config, mut state) = (EngineConfig::default(), State::default());
-        let key = |sees: u32, module| Key {
-            realm: 0,
+        let (config, mut state) = (EngineConfig::default(), CacheState::default());
+        let key = |sees: u32, module| ZygoteKey {
+            domain: 0,
             sees: [sees].into_iter().collect(),
             modules: [module].into_iter().collect(),
         };
         let retry = config.zygote_retry;
         for doubled in [1, 2, 4, 8] {
-            assert_eq!(state.standing(&config, &key(1, 1)), Standing::Absent);
-            state.set_back(&key(1, 1), retry);
+            assert_eq!(state.availability(&config, &key(1, 1)), Availability::Absent);
+            state.record_failure(&key(1, 1), retry);
             state.refuse(key(1, 1), "it hangs".to_owned(), false);
             tokio::time::advance(retry * doubled - Duration::from_secs(1)).await;
-            assert_eq!(state.standing(&config, &key(1, 1)), Standing::Refused);
-            assert_eq!(state.standing(&config, &key(1, 2)), Standing::Refused, "of the same set");
-            assert_eq!(state.standing(&config, &key(2, 1)), Standing::Absent);
+            assert_eq!(state.availability(&config, &key(1, 1)), Availability::Refused);
+            assert_eq!(
+                state.availability(&config, &key(1, 2)),
+                Availability::Refused,
+                "of the same set"
+            );
+            assert_eq!(state.availability(&config, &key(2, 1)), Availability::Absent);
             tokio::time::advance(Duration::from_secs(1)).await;
         }
-        state.set_back(&key(1, 1), retry);
-        state.set_forth(&key(1, 2));
-        assert_eq!(state.standing(&config, &key(1, 2)), Standing::Absent);
+        state.record_failure(&key(1, 1), retry);
+        state.clear_backoff(&key(1, 2));
+        assert_eq!(state.availability(&config, &key(1, 2)), Availability::Absent);
     }
 }

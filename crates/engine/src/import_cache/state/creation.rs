@@ -7,21 +7,21 @@ use sandbox::ProviderError;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::zygote::Kept;
+use super::zygote::CachedZygote;
 
 /// What comes of making a zygote. Ok(None): it was made, but must not be forked.
-pub(crate) type Made = Result<Option<Arc<Kept>>, Arc<ProviderError>>;
+pub(crate) type CreationResult = Result<Option<Arc<CachedZygote>>, Arc<ProviderError>>;
 
 #[derive(Debug)]
 pub(crate) enum Node {
-    Making(watch::Receiver<Option<Made>>),
-    Ready(Arc<Kept>),
+    Making(watch::Receiver<Option<CreationResult>>),
+    Ready(Arc<CachedZygote>),
     Refused { why: String, since: Instant, for_good: bool },
 }
 
 /// How it stands with one zygote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum Availability {
     /// There is none.
     Absent,
     /// It is being made.
@@ -36,28 +36,28 @@ pub(crate) enum Standing {
 #[derive(Debug)]
 pub(crate) enum Origin {
     Best,
-    There(Arc<Kept>),
+    Ready(Arc<CachedZygote>),
     /// It is made first.
-    Coming(watch::Receiver<Option<Made>>),
+    Pending(watch::Receiver<Option<CreationResult>>),
 }
 
 impl Origin {
     /// Waits until it is there.
-    pub(crate) async fn there(self) -> Option<Arc<Kept>> {
+    pub(crate) async fn wait(self) -> Option<Arc<CachedZygote>> {
         match self {
             Self::Best => None,
-            Self::There(kept) => Some(kept),
-            Self::Coming(mut making) => outcome(&mut making).await.ok().flatten(),
+            Self::Ready(cached) => Some(cached),
+            Self::Pending(mut making) => outcome(&mut making).await.ok().flatten(),
         }
     }
 }
 
 /// Waits for what comes of it.
 pub(crate) async fn outcome(
-    making: &mut watch::Receiver<Option<Made>>,
-) -> Result<Option<Arc<Kept>>, ProviderError> {
+    making: &mut watch::Receiver<Option<CreationResult>>,
+) -> Result<Option<Arc<CachedZygote>>, ProviderError> {
     match making.wait_for(Option::is_some).await.as_deref() {
-        Ok(Some(Ok(kept))) => Ok(kept.clone()),
+        Ok(Some(Ok(cached))) => Ok(cached.clone()),
         Ok(Some(Err(error))) => Err(retell(error)),
         Ok(None) | Err(_) => Err(ProviderError::Interpreter("its start was given up".to_owned())),
     }

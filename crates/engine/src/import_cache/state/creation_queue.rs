@@ -11,7 +11,7 @@ const MAX_LATE: usize = 2;
 
 /// Tickets are in the order in which they were given.
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
+pub(crate) struct CreationQueue {
     /// Somebody has the turn, or is called to take it.
     taken: bool,
     called: Option<u64>,
@@ -19,11 +19,11 @@ pub(crate) struct Queue {
     waiting: BTreeMap<u64, String>,
     /// By tenant, the number of its last turn, as long as anybody waits.
     last: HashMap<String, u64>,
-    late: BTreeMap<u64, Late>,
+    late: BTreeMap<u64, LateEntry>,
 }
 
 #[derive(Debug)]
-struct Late {
+struct LateEntry {
     tenant: String,
     since: Instant,
     end: CancellationToken,
@@ -31,15 +31,15 @@ struct Late {
 
 /// Whether one more may be late while another is made.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Room {
-    There,
+pub(crate) enum LateRoom {
+    Free,
     /// From then on, at the cost of another.
     From(Instant),
     /// There is none, and nobody waits for it.
-    Unneeded,
+    NotNeeded,
 }
 
-impl Queue {
+impl CreationQueue {
     fn ticket(&mut self) -> u64 {
         self.tickets += 1;
         self.tickets
@@ -50,7 +50,7 @@ impl Queue {
         let ticket = self.ticket();
         self.waiting.insert(ticket, tenant.to_owned());
         if !self.taken {
-            self.hand_on();
+            self.call_next();
         }
         ticket
     }
@@ -66,12 +66,12 @@ impl Queue {
     pub(crate) fn leave(&mut self, ticket: u64) {
         self.waiting.remove(&ticket);
         if self.take(ticket) {
-            self.hand_on();
+            self.call_next();
         }
     }
 
     /// Calls the next one.
-    pub(crate) fn hand_on(&mut self) {
+    pub(crate) fn call_next(&mut self) {
         let last = |tenant: &String| self.last.get(tenant).copied().unwrap_or(0);
         let next = self.waiting.iter().min_by_key(|(ticket, tenant)| (last(tenant), **ticket));
         self.called = next.map(|(ticket, _)| *ticket);
@@ -85,32 +85,32 @@ impl Queue {
     }
 
     /// It is late since then, and to be ended with `end`.
-    pub(crate) fn be_late(&mut self, tenant: &str, since: Instant, end: CancellationToken) -> u64 {
+    pub(crate) fn add_late(&mut self, tenant: &str, since: Instant, end: CancellationToken) -> u64 {
         let ticket = self.ticket();
-        self.late.insert(ticket, Late { tenant: tenant.to_owned(), since, end });
+        self.late.insert(ticket, LateEntry { tenant: tenant.to_owned(), since, end });
         ticket
     }
 
     /// It is late no more.
-    pub(crate) fn be_done(&mut self, ticket: u64) {
+    pub(crate) fn remove_late(&mut self, ticket: u64) {
         self.late.remove(&ticket);
     }
 
     /// Whether no more are late than may be; ends one if that helps and is due.
-    pub(crate) fn room(&mut self, now: Instant, grace: Duration) -> Room {
+    pub(crate) fn room(&mut self, now: Instant, grace: Duration) -> LateRoom {
         if self.late.len() <= MAX_LATE {
-            return Room::There;
+            return LateRoom::Free;
         }
         if self.waiting.is_empty() {
-            return Room::Unneeded;
+            return LateRoom::NotNeeded;
         }
         let Some((ticket, from)) =
             self.longest().map(|(ticket, late)| (ticket, late.since + grace))
         else {
-            return Room::There;
+            return LateRoom::Free;
         };
         if now < from {
-            return Room::From(from);
+            return LateRoom::From(from);
         }
         if let Some(late) = self.late.remove(&ticket) {
             late.end.cancel();
@@ -119,7 +119,7 @@ impl Queue {
     }
 
     /// Of the tenant that has most that are late, the one that is it for longest.
-    fn longest(&self) -> Option<(u64, &Late)> {
+    fn longest(&self) -> Option<(u64, &LateEntry)> {
         let mut count: HashMap<&str, usize> = HashMap::new();
         self.late.values().for_each(|late| *count.entry(&late.tenant).or_default() += 1);
         let most = count.values().copied().max();
@@ -134,13 +134,13 @@ mod tests {
 
     #[test]
     fn the_tenant_goes_next_whose_last_turn_is_longest_ago() {
-        let mut queue = Queue::default();
+        let mut queue = CreationQueue::default();
         let names = ["a", "a", "a", "b", "c", "b"];
         let tickets = names.map(|tenant| queue.wait(tenant));
         let mut order = Vec::new();
         while let Some(at) = tickets.iter().position(|ticket| queue.take(*ticket)) {
             order.push(names[at]);
-            queue.hand_on();
+            queue.call_next();
         }
         assert_eq!(order, ["a", "b", "c", "a", "b", "a"]);
         assert!(!queue.taken && queue.last.is_empty());
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn who_leaves_when_he_is_called_hands_the_turn_on() {
-        let mut queue = Queue::default();
+        let mut queue = CreationQueue::default();
         let [one, two, three] = ["a", "b", "c"].map(|tenant| queue.wait(tenant));
         queue.leave(two);
         queue.leave(one);
@@ -157,21 +157,21 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn of_too_many_that_are_late_the_longest_of_whoever_has_most_is_ended() {
-        let (mut queue, grace) = (Queue::default(), Duration::from_secs(10));
+        let (mut queue, grace) = (CreationQueue::default(), Duration::from_secs(10));
         let begun = Instant::now();
         let ends: Vec<_> = ["a", "b", "b"]
             .into_iter()
             .map(|tenant| {
                 let end = CancellationToken::new();
-                queue.be_late(tenant, begun, end.clone());
+                queue.add_late(tenant, begun, end.clone());
                 end
             })
             .collect();
-        assert_eq!(queue.room(begun + grace, grace), Room::Unneeded, "nobody waits");
+        assert_eq!(queue.room(begun + grace, grace), LateRoom::NotNeeded, "nobody waits");
         queue.wait("c");
         queue.wait("c");
-        assert_eq!(queue.room(begun, grace), Room::From(begun + grace));
-        assert_eq!(queue.room(begun + grace, grace), Room::There);
+        assert_eq!(queue.room(begun, grace), LateRoom::From(begun + grace));
+        assert_eq!(queue.room(begun + grace, grace), LateRoom::Free);
         let ended: Vec<_> = ends.iter().map(CancellationToken::is_cancelled).collect();
         assert_eq!(ended, [false, true, false]);
     }

@@ -11,7 +11,7 @@ use crate::import_cache::model::set::Set;
 pub(crate) const MAX_MODULES: usize = 20_000;
 
 /// Lessons that wait to be taken in, at most: a handler that was not heard is asked again.
-const MAX_LESSONS: usize = 256;
+const MAX_OBSERVATIONS: usize = 256;
 
 /// Bytes of them, at most: three of the largest that there can be (so many names of 255 bytes are 5.6 MB), and of usual ones
 /// as many as may wait.
@@ -19,27 +19,27 @@ const MAX_BYTES: usize = 16 << 20;
 
 /// Lessons that wait, the oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Lessons {
-    waiting: VecDeque<Lesson>,
+pub(crate) struct ObservationQueue {
+    waiting: VecDeque<Observation>,
     bytes: usize,
 }
 
-impl Lessons {
+impl ObservationQueue {
     /// Puts one behind the others. False: there is no room for it, and it is forgotten.
-    pub(crate) fn push(&mut self, lesson: Lesson) -> bool {
-        let bytes = self.bytes + lesson.bytes();
-        let room = self.waiting.len() < MAX_LESSONS && bytes <= MAX_BYTES;
+    pub(crate) fn push(&mut self, observation: Observation) -> bool {
+        let bytes = self.bytes + observation.bytes();
+        let room = self.waiting.len() < MAX_OBSERVATIONS && bytes <= MAX_BYTES;
         if room {
             self.bytes = bytes;
-            self.waiting.push_back(lesson);
+            self.waiting.push_back(observation);
         }
         room
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Lesson> {
-        let lesson = self.waiting.pop_front()?;
-        self.bytes -= lesson.bytes();
-        Some(lesson)
+    pub(crate) fn pop(&mut self) -> Option<Observation> {
+        let observation = self.waiting.pop_front()?;
+        self.bytes -= observation.bytes();
+        Some(observation)
     }
 
     #[cfg(test)]
@@ -50,17 +50,17 @@ impl Lessons {
 
 /// A handler that went on from a zygote has loaded modules of its packages.
 #[derive(Debug)]
-pub(crate) struct Lesson {
+pub(crate) struct Observation {
     pub(crate) handler: VersionId,
     pub(crate) zygote: u64,
     pub(crate) had: Set,
     pub(crate) modules: Vec<String>,
     pub(crate) took: ImportTime,
     /// It tells what a start brings in: one that was to be observed.
-    pub(crate) earns: bool,
+    pub(crate) credits: bool,
 }
 
-impl Lesson {
+impl Observation {
     /// What it takes up.
     fn bytes(&self) -> usize {
         let names: usize = self.modules.iter().map(String::capacity).sum();
@@ -78,22 +78,22 @@ mod tests {
 
     #[test]
     fn what_waits_to_be_learnt_is_bounded_in_number_and_bytes_and_makes_room_when_it_was() {
-        let lesson = |modules: usize| Lesson {
+        let observation = |modules: usize| Observation {
             handler: VersionId(Arc::from("h")),
             zygote: 0,
             had: Set::default(),
             modules: vec!["m".repeat(255); modules],
             took: ImportTime::Load(1.0),
-            earns: true,
+            credits: true,
         };
-        let mut lessons = Lessons::default();
+        let mut observations = ObservationQueue::default();
         for _ in 0..2 {
-            let large = (0..4).filter(|_| lessons.push(lesson(MAX_MODULES))).count();
+            let large = (0..4).filter(|_| observations.push(observation(MAX_MODULES))).count();
             assert_eq!(large, 3);
-            assert!(lessons.push(lesson(1)), "there is room for a small one");
-            while lessons.pop().is_some() {}
+            assert!(observations.push(observation(1)), "there is room for a small one");
+            while observations.pop().is_some() {}
         }
-        let small = (0..2 * MAX_LESSONS).filter(|_| lessons.push(lesson(1))).count();
-        assert_eq!(small, MAX_LESSONS);
+        let small = (0..2 * MAX_OBSERVATIONS).filter(|_| observations.push(observation(1))).count();
+        assert_eq!(small, MAX_OBSERVATIONS);
     }
 }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use sandbox::SandboxId;
 
-use super::zygote::Kept;
+use super::zygote::CachedZygote;
 use crate::pages::Pages;
 
 /// Where a call goes on from.
 #[derive(Debug)]
 pub struct Pick {
     /// None: a fresh interpreter.
-    pub(crate) zygote: Option<Arc<Kept>>,
+    pub(crate) zygote: Option<Arc<CachedZygote>>,
     /// It had to be made first.
     pub(crate) cold: bool,
     /// It has imported all that the handler is known to import.
@@ -28,13 +28,13 @@ impl Pick {
 
     /// Those of the zygote.
     pub(crate) fn pages(&self) -> Option<Arc<Pages>> {
-        self.zygote.as_ref().map(|kept| Arc::clone(&kept.pages))
+        self.zygote.as_ref().map(|cached| Arc::clone(&cached.pages))
     }
 
     /// The zygote; none: a fresh interpreter.
     #[must_use]
     pub fn zygote(&self) -> Option<SandboxId> {
-        self.zygote.as_ref().map(|kept| kept.zygote.id())
+        self.zygote.as_ref().map(|cached| cached.zygote.id())
     }
 
     /// Whether it has imported all that the handler is known to import.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::zygote::View;
-use crate::import_cache::model::catalog::Book;
+use crate::import_cache::model::catalog::Catalog;
 use crate::import_cache::model::profile::Profile;
 use crate::import_cache::policy::benefit::Demand;
 use crate::warm_pool::Offer;
@@ -12,9 +12,9 @@ use crate::warm_pool::Offer;
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub(crate) view: Arc<View>,
-    pub(crate) book: Arc<Book>,
+    pub(crate) catalog: Arc<Catalog>,
     /// The part of starts that are of locks never seen before.
-    pub(crate) novelty: f64,
+    pub(crate) unseen_ratio: f64,
     /// Idle instances, those first that save least for each byte: milliseconds of late.
     pub(crate) idle: Vec<Offer>,
     pub(crate) profiles: Vec<(Arc<Profile>, f64)>,

@@ -10,22 +10,22 @@ use tokio::time::Instant;
 
 use crate::import_cache::model::entry::Entry;
 use crate::import_cache::model::set::Set;
-use crate::import_cache::state::backoff::Setback;
+use crate::import_cache::state::backoff::Backoff;
 use crate::pages::Pages;
 
 /// What a zygote is for. Nothing seen: a root.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
-    pub(crate) realm: usize,
+pub(crate) struct ZygoteKey {
+    pub(crate) domain: usize,
     /// The distributions that it can import from.
     pub(crate) sees: Set,
     /// The pieces that it is asked to import.
     pub(crate) modules: Set,
 }
 
-impl Key {
-    pub(crate) fn root(realm: usize) -> Self {
-        Self { realm, sees: Set::default(), modules: Set::default() }
+impl ZygoteKey {
+    pub(crate) fn root(domain: usize) -> Self {
+        Self { domain, sees: Set::default(), modules: Set::default() }
     }
 
     pub(crate) fn is_root(&self) -> bool {
@@ -35,17 +35,17 @@ impl Key {
 
 /// A zygote in the cache.
 #[derive(Debug)]
-pub(crate) struct Kept {
-    pub(crate) key: Key,
+pub(crate) struct CachedZygote {
+    pub(crate) key: ZygoteKey,
     pub(crate) zygote: Box<dyn Zygote>,
     /// What it has really imported, its ancestors' imports included.
     pub(crate) modules: Set,
     /// What these looked up that another may have: see [`crate::import_cache::model::lookups`].
-    pub(crate) reads: Set,
+    pub(crate) lookups: Set,
     /// From the one that it was derived from to the root.
     pub(crate) line: Vec<SandboxId>,
     /// Whether zygotes may be derived from it: it is not as deep as they may be.
-    pub(crate) bears: bool,
+    pub(crate) derivable: bool,
     /// When the interpreter of its root started: all that come from that share one layout of memory.
     pub(crate) born: Instant,
     pub(crate) pages: Arc<Pages>,
@@ -56,18 +56,18 @@ pub(crate) struct Kept {
     /// Forks of late, where the policy counts them.
     pub(crate) recent: Mutex<VecDeque<Instant>>,
     /// Its successors that could not be made.
-    pub(crate) setback: Mutex<Setback>,
+    pub(crate) backoff: Mutex<Backoff>,
     /// When something was last made from it, or when it was made.
     pub(crate) touched: Mutex<Instant>,
 }
 
-impl Drop for Kept {
+impl Drop for CachedZygote {
     fn drop(&mut self) {
         self.pages.leave();
     }
 }
 
-impl Kept {
+impl CachedZygote {
     /// Counts a fork.
     pub(crate) fn forked(&self) {
         self.forks.fetch_add(1, Ordering::Relaxed);
@@ -112,15 +112,15 @@ impl Kept {
     }
 
     /// What came of having it replaced so far.
-    pub(crate) fn setback(&self) -> Setback {
-        *self.setback.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn backoff(&self) -> Backoff {
+        *self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts a successor that could not be made, and says how many these are.
-    pub(crate) fn set_back(&self, retry: Duration) -> u32 {
-        let mut setback = self.setback.lock().unwrap_or_else(PoisonError::into_inner);
-        setback.fail(retry);
-        setback.failures()
+    pub(crate) fn record_failure(&self, retry: Duration) -> u32 {
+        let mut backoff = self.backoff.lock().unwrap_or_else(PoisonError::into_inner);
+        backoff.fail(retry);
+        backoff.failures()
     }
 
     /// Bytes that it costs, with its part of what those above it left behind.
@@ -132,27 +132,27 @@ impl Kept {
 /// All zygotes that can be forked, at one moment: as they are, and as the policies see them.
 #[derive(Debug)]
 pub(crate) struct View {
-    pub(crate) kept: Vec<Arc<Kept>>,
+    pub(crate) zygotes: Vec<Arc<CachedZygote>>,
     pub(crate) entries: Vec<Entry>,
 }
 
 impl View {
-    pub(crate) fn new(mut kept: Vec<Arc<Kept>>) -> Self {
-        kept.sort_by_key(|kept| kept.zygote.id());
+    pub(crate) fn new(mut cached: Vec<Arc<CachedZygote>>) -> Self {
+        cached.sort_by_key(|cached| cached.zygote.id());
         let places: HashMap<SandboxId, usize> =
-            kept.iter().enumerate().map(|(at, kept)| (kept.zygote.id(), at)).collect();
-        let entry = |kept: &Arc<Kept>| Entry {
-            realm: kept.key.realm,
-            parent: kept.line.iter().find_map(|id| places.get(id).copied()),
-            sees: kept.key.sees.clone(),
-            asked: kept.key.modules.clone(),
-            modules: kept.modules.clone(),
-            reads: kept.reads.clone(),
-            bears: kept.bears,
-            bytes: kept.cost(),
-            used: kept.used.load(Ordering::Relaxed),
+            cached.iter().enumerate().map(|(at, cached)| (cached.zygote.id(), at)).collect();
+        let entry = |cached: &Arc<CachedZygote>| Entry {
+            domain: cached.key.domain,
+            parent: cached.line.iter().find_map(|id| places.get(id).copied()),
+            sees: cached.key.sees.clone(),
+            asked: cached.key.modules.clone(),
+            modules: cached.modules.clone(),
+            lookups: cached.lookups.clone(),
+            derivable: cached.derivable,
+            bytes: cached.cost(),
+            used: cached.used.load(Ordering::Relaxed),
         };
-        let entries = kept.iter().map(entry).collect();
-        Self { kept, entries }
+        let entries = cached.iter().map(entry).collect();
+        Self { zygotes: cached, entries }
     }
 }

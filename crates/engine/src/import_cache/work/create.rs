@@ -11,23 +11,23 @@ use tokio::time::{Instant, timeout};
 use super::ImportCache;
 use crate::budget::Reservation;
 use crate::config::ZygotePolicy;
-use crate::import_cache::model::estimate::Belief;
+use crate::import_cache::model::estimate::Estimate;
 use crate::import_cache::model::lookups::{all_looked_up, bounded};
 use crate::import_cache::model::set::Set;
 use crate::import_cache::policy::forkable::unfit;
 use crate::import_cache::policy::price::ancestor;
-use crate::import_cache::state::cache_state::{Realm, State};
+use crate::import_cache::state::cache_state::{CacheState, TrustDomain};
 use crate::import_cache::state::claim::Claim;
-use crate::import_cache::state::creation::{Made, Node, Origin, Standing, outcome};
-use crate::import_cache::state::zygote::{Kept, Key, View};
+use crate::import_cache::state::creation::{Availability, CreationResult, Node, Origin, outcome};
+use crate::import_cache::state::zygote::{CachedZygote, View, ZygoteKey};
 use crate::pages::Pages;
 
 /// A zygote that was made.
 #[derive(Debug)]
-pub(super) struct Derived {
+pub(super) struct NewZygote {
     pub(super) zygote: Box<dyn Zygote>,
     /// The one that it was derived from.
-    pub(super) parent: Option<Arc<Kept>>,
+    pub(super) parent: Option<Arc<CachedZygote>>,
     /// Held until the zygote is among those that can be forked.
     pub(super) claim: Option<Claim>,
     /// Held until it is weighed itself.
@@ -36,20 +36,23 @@ pub(super) struct Derived {
 
 impl ImportCache {
     /// What to watch until the zygote is there; none when it is there, or refused.
-    pub(super) fn ensure(self: &Arc<Self>, key: &Key) -> Option<watch::Receiver<Option<Made>>> {
+    pub(super) fn ensure(
+        self: &Arc<Self>,
+        key: &ZygoteKey,
+    ) -> Option<watch::Receiver<Option<CreationResult>>> {
         self.ensure_from(&mut self.state(), key, Origin::Best)
     }
 
     /// The same, under the lock; made from `from`.
     pub(super) fn ensure_from(
         self: &Arc<Self>,
-        state: &mut State,
-        key: &Key,
+        state: &mut CacheState,
+        key: &ZygoteKey,
         from: Origin,
-    ) -> Option<watch::Receiver<Option<Made>>> {
-        match (state.standing(&self.config, key), state.nodes.get(key)) {
-            (Standing::Making, Some(Node::Making(making))) => Some(making.clone()),
-            (Standing::Absent, _) => Some(self.start(state, key, from)),
+    ) -> Option<watch::Receiver<Option<CreationResult>>> {
+        match (state.availability(&self.config, key), state.nodes.get(key)) {
+            (Availability::Making, Some(Node::Making(making))) => Some(making.clone()),
+            (Availability::Absent, _) => Some(self.start(state, key, from)),
             _ => None,
         }
     }
@@ -57,24 +60,29 @@ impl ImportCache {
     /// Has it made: see [`Self::ensure_from`].
     fn start(
         self: &Arc<Self>,
-        state: &mut State,
-        key: &Key,
+        state: &mut CacheState,
+        key: &ZygoteKey,
         from: Origin,
-    ) -> watch::Receiver<Option<Made>> {
+    ) -> watch::Receiver<Option<CreationResult>> {
         let (tell, making) = watch::channel(None);
         state.nodes.insert(key.clone(), Node::Making(making.clone()));
         self.spawn(key.clone(), from, tell);
         making
     }
 
-    fn spawn(self: &Arc<Self>, key: Key, from: Origin, tell: watch::Sender<Option<Made>>) {
-        let (cache, era) = (Arc::clone(self), self.era.load(Ordering::Acquire));
+    fn spawn(
+        self: &Arc<Self>,
+        key: ZygoteKey,
+        from: Origin,
+        tell: watch::Sender<Option<CreationResult>>,
+    ) {
+        let (cache, epoch) = (Arc::clone(self), self.epoch.load(Ordering::Acquire));
         let work = async move {
             let made = tokio::select! {
                 () = cache.halt.cancelled() => Err(ProviderError::Interpreter("the worker is stopping".to_owned())),
-                made = async { cache.make(&key, from.there().await).await } => made,
+                made = async { cache.make(&key, from.wait().await).await } => made,
             };
-            let made = cache.settle(key, era, made);
+            let made = cache.settle(key, epoch, made);
             cache.fit_aside().await;
             tell.send_replace(Some(made));
         };
@@ -83,10 +91,10 @@ impl ImportCache {
 
     pub(super) async fn make(
         self: &Arc<Self>,
-        key: &Key,
-        from: Option<Arc<Kept>>,
-    ) -> Result<Derived, ProviderError> {
-        let Realm { kind, python, network, tenant } = self.state().realm(key.realm).clone();
+        key: &ZygoteKey,
+        from: Option<Arc<CachedZygote>>,
+    ) -> Result<NewZygote, ProviderError> {
+        let TrustDomain { kind, python, network, tenant } = self.state().domain(key.domain).clone();
         let spec = ZygoteSpec {
             kind,
             python,
@@ -98,7 +106,7 @@ impl ImportCache {
         };
         if key.is_root() {
             let zygote = self.in_time(self.provider.create_zygote(spec)).await?;
-            return Ok(Derived { zygote, parent: None, claim: None, reserved: None });
+            return Ok(NewZygote { zygote, parent: None, claim: None, reserved: None });
         }
         // SOCK's policy makes them while their calls wait.
         let turn = match self.config.zygotes {
@@ -108,17 +116,17 @@ impl ImportCache {
         let layer = self.layer(key, &spec.python).await?;
         let claim = Some(self.claims.claim(layer.clone()));
         let packages = Some(layer);
-        let fit = |from: &Arc<Kept>| {
+        let fit = |from: &Arc<CachedZygote>| {
             let state = self.state();
-            let belief = Belief::of(&state.book, &key.sees);
-            from.bears
-                && !self.outlived(from)
+            let estimate = Estimate::of(&state.catalog, &key.sees);
+            from.derivable
+                && !self.is_outdated(from)
                 && state.holds(from)
-                && belief.bears(&from.key.sees, &from.reads, &key.sees)
+                && estimate.can_derive(&from.key.sees, &from.lookups, &key.sees)
         };
         let parent = match from.filter(fit).or_else(|| self.ancestor(key)) {
-            Some(kept) => Some(kept),
-            None => match self.ensure(&Key::root(key.realm)) {
+            Some(cached) => Some(cached),
+            None => match self.ensure(&ZygoteKey::root(key.domain)) {
                 Some(mut making) => outcome(&mut making).await?,
                 None => self.ancestor(key),
             },
@@ -126,12 +134,12 @@ impl ImportCache {
         let had = parent.as_ref().map(|parent| parent.modules.clone()).unwrap_or_default();
         let missing = key.modules.without(&had);
         let reserved = Some(self.budget.reserve(self.expected(&key.sees, &missing).1));
-        let imports = self.state().book.modules(&missing);
+        let imports = self.state().catalog.modules(&missing);
         let spec = ZygoteSpec { packages, imports, ..spec };
         let Some(parent) = parent else {
             let making = self.in_time(self.provider.create_zygote(spec));
             let zygote = self.in_turn(turn, self.turn_timeout(key), making).await?;
-            return Ok(Derived { zygote, parent: None, claim, reserved });
+            return Ok(NewZygote { zygote, parent: None, claim, reserved });
         };
         let making = self.in_time(parent.zygote.derive(spec));
         let derived = self.in_turn(turn, self.turn_timeout(key), making).await;
@@ -143,25 +151,29 @@ impl ImportCache {
         {
             self.lose(&parent, &error.to_string());
         }
-        Ok(Derived { zygote: derived?, parent: Some(parent), claim, reserved })
+        Ok(NewZygote { zygote: derived?, parent: Some(parent), claim, reserved })
     }
 
-    fn ancestor(&self, key: &Key) -> Option<Arc<Kept>> {
-        let (view, book) = {
+    fn ancestor(&self, key: &ZygoteKey) -> Option<Arc<CachedZygote>> {
+        let (view, catalog) = {
             let mut state = self.state();
-            (state.view(), Arc::clone(&state.book))
+            (state.view(), Arc::clone(&state.catalog))
         };
-        let fit = |kept: &&Arc<Kept>| !self.outlived(kept) && kept.bears;
-        let young: Vec<_> = view.kept.iter().filter(fit).cloned().collect();
+        let fit = |cached: &&Arc<CachedZygote>| !self.is_outdated(cached) && cached.derivable;
+        let young: Vec<_> = view.zygotes.iter().filter(fit).cloned().collect();
         let young = View::new(young);
-        let belief = Belief::of(&book, &key.sees);
-        let at = ancestor(&young.entries, key.realm, &key.sees, &key.modules, &belief)?;
-        Some(Arc::clone(&young.kept[at]))
+        let estimate = Estimate::of(&catalog, &key.sees);
+        let at = ancestor(&young.entries, key.domain, &key.sees, &key.modules, &estimate)?;
+        Some(Arc::clone(&young.zygotes[at]))
     }
 
     /// The directory that holds just what the zygote may see.
-    async fn layer(&self, key: &Key, python: &sandbox::PythonSpec) -> Result<Layer, ProviderError> {
-        let set = self.state().book.distributions(&key.sees);
+    async fn layer(
+        &self,
+        key: &ZygoteKey,
+        python: &sandbox::PythonSpec,
+    ) -> Result<Layer, ProviderError> {
+        let set = self.state().catalog.distributions(&key.sees);
         match (&*set, &self.store) {
             ([whole], _) if whole.is_whole_lock() => {
                 let broken = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
@@ -189,9 +201,14 @@ impl ImportCache {
     }
 
     /// Notes what came of making a zygote.
-    fn settle(&self, key: Key, era: u64, made: Result<Derived, ProviderError>) -> Made {
+    fn settle(
+        &self,
+        key: ZygoteKey,
+        epoch: u64,
+        made: Result<NewZygote, ProviderError>,
+    ) -> CreationResult {
         match made {
-            Ok(_) if !key.is_root() && era != self.era.load(Ordering::Acquire) => {
+            Ok(_) if !key.is_root() && epoch != self.epoch.load(Ordering::Acquire) => {
                 self.state().nodes.remove(&key);
                 Ok(None)
             }
@@ -201,16 +218,16 @@ impl ImportCache {
                 state.nodes.remove(&key);
                 if !key.is_root() {
                     if is_of_the_set(&error) {
-                        state.set_back(&key, self.config.zygote_retry);
+                        state.record_failure(&key, self.config.zygote_retry);
                     }
                     state.refuse(key, sandbox::chain(&error), false);
                 }
                 Err(Arc::new(error))
             }
-            Ok(Derived { zygote, parent, claim, reserved }) => {
-                let kept = self.admit(key, zygote, parent);
+            Ok(NewZygote { zygote, parent, claim, reserved }) => {
+                let cached = self.admit(key, zygote, parent);
                 drop((claim, reserved));
-                Ok(kept)
+                Ok(cached)
             }
         }
     }
@@ -218,51 +235,51 @@ impl ImportCache {
     /// Takes a zygote in, if it can be forked; learns from what it did either way.
     pub(super) fn admit(
         &self,
-        key: Key,
+        key: ZygoteKey,
         zygote: Box<dyn Zygote>,
-        parent: Option<Arc<Kept>>,
-    ) -> Option<Arc<Kept>> {
+        parent: Option<Arc<CachedZygote>>,
+    ) -> Option<Arc<CachedZygote>> {
         let weight = zygote.memory().ok();
         let bytes = weight.unwrap_or_else(|| self.unweighed());
         let mut state = self.state();
-        let book = Arc::make_mut(&mut state.book);
+        let catalog = Arc::make_mut(&mut state.catalog);
         let imports = zygote.imports();
-        let loaded = book.measure(&key.sees, imports);
+        let loaded = catalog.measure(&key.sees, imports);
         if let Some(why) = unfit(imports) {
             tracing::warn!(packages = %self.names(&state, &key.sees), why, "a zygote cannot be forked");
             state.refuse(key, why, true);
             return None;
         }
         let failed: Vec<&str> = imports.failed.iter().map(|(module, _)| &**module).collect();
-        let asked = key.modules.iter().filter(|piece| !failed.contains(&book.module(*piece)));
+        let asked = key.modules.iter().filter(|piece| !failed.contains(&catalog.module(*piece)));
         let own: Set = asked.chain(loaded.iter()).collect();
         let mut line = Vec::new();
         let now = Instant::now();
         let mut born = now.checked_sub(zygote.age()).unwrap_or(now);
         let mut modules = own;
         // It misses nothing that it sees: whatever looked for that has found it.
-        let mut reads = all_looked_up(imports).without(&book.found_as(&key.sees));
+        let mut lookups = all_looked_up(imports).without(&catalog.found_as(&key.sees));
         if let Some(parent) = &parent {
             line.push(parent.zygote.id());
             line.extend(&parent.line);
             born = born.min(parent.born);
             if let Some(weight) = weight {
-                book.weighed_alone(&key.sees, &modules, weight);
-                book.weighed_as(&key.sees, &key.modules, &parent.modules, weight);
+                catalog.record_bytes_alone(&key.sees, &modules, weight);
+                catalog.record_bytes(&key.sees, &key.modules, &parent.modules, weight);
             }
             modules = modules.or(&parent.modules);
-            reads = bounded(reads.or(&parent.reads));
-            book.weighed(&key.sees, imports.milliseconds, bytes);
+            lookups = bounded(lookups.or(&parent.lookups));
+            catalog.record_memory(&key.sees, imports.milliseconds, bytes);
         }
         let pages = Pages::new(bytes, parent.as_ref().map(|parent| &parent.pages));
         self.ledger.enter(&pages);
-        let kept = Arc::new(Kept {
+        let cached = Arc::new(CachedZygote {
             key: key.clone(),
             zygote,
             pages,
             modules,
-            reads,
-            bears: line.len() < self.config.zygote_depth,
+            lookups,
+            derivable: line.len() < self.config.zygote_depth,
             line,
             born,
             used: AtomicU64::new(state.turn()),
@@ -270,18 +287,18 @@ impl ImportCache {
             bytes: AtomicU64::new(bytes),
             saved_us: AtomicU64::new(0),
             recent: Mutex::default(),
-            setback: Mutex::default(),
+            backoff: Mutex::default(),
             touched: Mutex::new(Instant::now()),
         });
-        state.set_forth(&key);
-        state.nodes.insert(key, Node::Ready(Arc::clone(&kept)));
+        state.clear_backoff(&key);
+        state.nodes.insert(key, Node::Ready(Arc::clone(&cached)));
         state.look_again();
-        Some(kept)
+        Some(cached)
     }
 
     /// `numpy==2.1.0 pandas==2.2.0`, for a log line.
-    fn names(&self, state: &State, sees: &Set) -> String {
-        let names = sees.iter().map(|number| state.book.distribution(number).label());
+    fn names(&self, state: &CacheState, sees: &Set) -> String {
+        let names = sees.iter().map(|number| state.catalog.distribution(number).label());
         names.collect::<Vec<_>>().join(" ")
     }
 }

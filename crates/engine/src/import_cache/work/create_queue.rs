@@ -21,10 +21,10 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::ImportCache;
-use crate::import_cache::model::estimate::Belief;
+use crate::import_cache::model::estimate::Estimate;
 use crate::import_cache::model::set::Set;
-use crate::import_cache::state::creation_queue::{Queue, Room};
-use crate::import_cache::state::zygote::Key;
+use crate::import_cache::state::creation_queue::{CreationQueue, LateRoom};
+use crate::import_cache::state::zygote::ZygoteKey;
 
 /// A zygote may take that many times as long as its imports are known to take, and a moment, before others are made as
 /// well.
@@ -36,7 +36,7 @@ const GRACE: u32 = 3;
 
 impl ImportCache {
     /// How long a zygote may take to make before nobody waits for it any more but those who asked for it.
-    pub(super) fn turn_timeout(&self, key: &Key) -> Duration {
+    pub(super) fn turn_timeout(&self, key: &ZygoteKey) -> Duration {
         let (milliseconds, _) = self.expected(&key.sees, &key.modules);
         let expected = Duration::from_secs_f64(milliseconds.max(0.0) * TIMEOUT_FACTOR / 1e3);
         (MIN_TIMEOUT + expected).min(self.config.creation_timeout)
@@ -44,10 +44,10 @@ impl ImportCache {
 
     /// Milliseconds and bytes that a zygote is expected to take for importing these.
     pub(super) fn expected(&self, sees: &Set, modules: &Set) -> (f64, u64) {
-        let book = Arc::clone(&self.state().book);
-        let belief = Belief::of(&book, sees);
-        let milliseconds = modules.iter().map(|piece| belief.cost(piece)).sum();
-        (milliseconds, belief.weigh(milliseconds))
+        let catalog = Arc::clone(&self.state().catalog);
+        let estimate = Estimate::of(&catalog, sees);
+        let milliseconds = modules.iter().map(|piece| estimate.cost(piece)).sum();
+        (milliseconds, estimate.expected_bytes(milliseconds))
     }
 
     /// Awaits `making` in its turn, and hands the turn on when that takes longer than `limit`: what hangs may not hold
@@ -88,39 +88,39 @@ fn ended() -> ProviderError {
 
 /// Who has the turn, who waits for it, and who is late.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct CreationTurns {
     /// Something of the queue has changed.
     changed: Notify,
-    queue: Mutex<Queue>,
+    queue: Mutex<CreationQueue>,
 }
 
 /// The turn, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
-    turns: &'a Turns,
+    turns: &'a CreationTurns,
     tenant: String,
 }
 
 /// A place among those who wait, until this is dropped.
 #[derive(Debug)]
-struct Place<'a> {
-    turns: &'a Turns,
+struct QueueTicket<'a> {
+    turns: &'a CreationTurns,
     ticket: u64,
 }
 
 /// It is late, until this is dropped.
 #[derive(Debug)]
-pub(super) struct Tardy<'a> {
-    turns: &'a Turns,
+pub(super) struct LateCreation<'a> {
+    turns: &'a CreationTurns,
     ticket: u64,
     end: CancellationToken,
 }
 
-impl Turns {
+impl CreationTurns {
     /// Waits for a turn of that tenant's.
     pub(super) async fn turn(&self, tenant: &str) -> Turn<'_> {
         let ticket = self.queue().wait(tenant);
-        let _place = Place { turns: self, ticket };
+        let _ticket = QueueTicket { turns: self, ticket };
         // Somebody who is late makes room only when somebody waits.
         self.changed.notify_waiters();
         loop {
@@ -139,9 +139,9 @@ impl Turns {
         loop {
             let changed = self.changed.notified();
             let until = match self.queue().room(Instant::now(), grace) {
-                Room::There => return,
-                Room::From(instant) => Some(instant),
-                Room::Unneeded => None,
+                LateRoom::Free => return,
+                LateRoom::From(instant) => Some(instant),
+                LateRoom::NotNeeded => None,
             };
             let due = async {
                 match until {
@@ -156,37 +156,37 @@ impl Turns {
         }
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, CreationQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<'a> Turn<'a> {
     /// It takes much longer than it should.
-    fn late(&self) -> Tardy<'a> {
+    fn late(&self) -> LateCreation<'a> {
         let end = CancellationToken::new();
-        let ticket = self.turns.queue().be_late(&self.tenant, Instant::now(), end.clone());
-        Tardy { turns: self.turns, ticket, end }
+        let ticket = self.turns.queue().add_late(&self.tenant, Instant::now(), end.clone());
+        LateCreation { turns: self.turns, ticket, end }
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.turns.queue().hand_on();
+        self.turns.queue().call_next();
         self.turns.changed.notify_waiters();
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueueTicket<'_> {
     fn drop(&mut self) {
         self.turns.queue().leave(self.ticket);
         self.turns.changed.notify_waiters();
     }
 }
 
-impl Drop for Tardy<'_> {
+impl Drop for LateCreation<'_> {
     fn drop(&mut self) {
-        self.turns.queue().be_done(self.ticket);
+        self.turns.queue().remove_late(self.ticket);
         self.turns.changed.notify_waiters();
     }
 }

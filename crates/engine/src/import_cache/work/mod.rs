@@ -14,7 +14,7 @@ mod snapshot;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use create_queue::Turns;
+use create_queue::CreationTurns;
 use function::VersionId;
 use sandbox::Provider;
 use tokio::runtime::Handle;
@@ -23,10 +23,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::model::profile::Profile;
-use super::state::cache_state::State;
+use super::state::cache_state::CacheState;
 use super::state::claim::Claims;
 use super::state::creation::Node;
-use super::state::zygote::{Kept, Key};
+use super::state::zygote::{CachedZygote, ZygoteKey};
 use crate::budget::Budget;
 use crate::config::EngineConfig;
 use crate::handler::Handler;
@@ -35,7 +35,7 @@ use crate::pages::Ledger;
 use crate::secrets::{NoSecrets, SecretStore};
 use crate::traffic::Traffic;
 use crate::warm_pool::WarmPool;
-use crate::zygote_tree::{Planned, ZygoteTree};
+use crate::zygote_tree::{TreeNode, ZygoteTree};
 
 /// Zygotes, and the policy that has them made, chosen and given up. [`Engine`](crate::Engine) holds one; the simulator
 /// drives one without calls.
@@ -45,7 +45,7 @@ pub struct ImportCache {
     config: Arc<EngineConfig>,
     store: Option<Arc<dyn PackageStore>>,
     secrets: Arc<dyn SecretStore>,
-    seed: Vec<Planned>,
+    seed: Vec<TreeNode>,
     budget: Arc<Budget>,
     /// Whose idle instances share the budget.
     idle: Option<Arc<dyn WarmPool>>,
@@ -55,18 +55,18 @@ pub struct ImportCache {
     runtime: Handle,
     halt: CancellationToken,
     /// Imports take a whole core: one package set at a time leaves the others to the calls.
-    turns: Turns,
+    turns: CreationTurns,
     /// Whether somebody waits for a quiet moment to take in what calls have shown.
-    improving: AtomicBool,
+    replanning: AtomicBool,
     /// Who thinks, and waits for what is made of it.
     planners: Semaphore,
     /// Whether an old zygote is being replaced.
     replacing: AtomicBool,
     /// How often the packages below it have changed: what was begun before is not taken in.
-    era: AtomicU64,
+    epoch: AtomicU64,
     /// The calls, between which zygotes are made.
     pub(crate) traffic: Traffic,
-    state: Mutex<State>,
+    state: Mutex<CacheState>,
 }
 
 impl ImportCache {
@@ -103,7 +103,7 @@ impl ImportCache {
             config,
             store: packages.store,
             secrets,
-            seed: packages.seed.as_ref().map(ZygoteTree::planned).unwrap_or_default(),
+            seed: packages.seed.as_ref().map(ZygoteTree::flatten).unwrap_or_default(),
             budget,
             idle,
             ledger: Ledger::default(),
@@ -111,18 +111,18 @@ impl ImportCache {
             background,
             runtime: Handle::current(),
             halt,
-            turns: Turns::default(),
-            improving: AtomicBool::new(false),
+            turns: CreationTurns::default(),
+            replanning: AtomicBool::new(false),
             planners: Semaphore::new(1),
             replacing: AtomicBool::new(false),
-            era: AtomicU64::new(0),
+            epoch: AtomicU64::new(0),
             traffic: Traffic::default(),
             state: Mutex::default(),
         })
     }
 
     /// What is known of the handler, which may be nothing but what it says itself.
-    fn profile(&self, state: &mut State, handler: &Handler) -> Arc<Profile> {
+    fn profile(&self, state: &mut CacheState, handler: &Handler) -> Arc<Profile> {
         let secrets = self.secrets.names(handler);
         state.profile(handler, self.store.is_some(), &self.seed, secrets)
     }
@@ -133,7 +133,7 @@ impl ImportCache {
     }
 
     /// Drops a zygote that is lost, or that answered with an impostor.
-    pub(crate) fn lose(&self, lost: &Arc<Kept>, why: &str) {
+    pub(crate) fn lose(&self, lost: &Arc<CachedZygote>, why: &str) {
         {
             let mut state = self.state();
             if !state.remove(lost) {
@@ -149,13 +149,13 @@ impl ImportCache {
 
     /// Gives up all zygotes but roots, which have imported no package, and those that are being made.
     pub(crate) fn renew(&self) {
-        let gone: Vec<(Key, Node)> = {
+        let gone: Vec<(ZygoteKey, Node)> = {
             let mut state = self.state();
             // Under the lock: who begins to make one looks at it there, and at what there is to make it of.
-            self.era.fetch_add(1, Ordering::AcqRel);
+            self.epoch.fetch_add(1, Ordering::AcqRel);
             state.look_again();
             let stale =
-                |key: &Key, node: &mut Node| !key.is_root() && matches!(node, Node::Ready(_));
+                |key: &ZygoteKey, node: &mut Node| !key.is_root() && matches!(node, Node::Ready(_));
             state.nodes.extract_if(stale).collect()
         };
         drop(gone);
@@ -172,12 +172,12 @@ impl ImportCache {
         drop(gone);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CacheState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A zygote's number, and 0 for none.
-fn number(kept: Option<&Kept>) -> u64 {
-    kept.map_or(0, |kept| kept.zygote.id().0)
+fn number(cached: Option<&CachedZygote>) -> u64 {
+    cached.map_or(0, |cached| cached.zygote.id().0)
 }

@@ -6,7 +6,7 @@ use super::{ImportCache, number};
 use crate::handler::Handler;
 use crate::import_cache::model::import_time::ImportTime;
 use crate::import_cache::model::set::Set;
-use crate::import_cache::state::observations::{Lesson, MAX_MODULES};
+use crate::import_cache::state::observations::{MAX_MODULES, Observation};
 use crate::import_cache::state::pick::Pick;
 
 impl ImportCache {
@@ -20,23 +20,23 @@ impl ImportCache {
         took: ImportTime,
     ) {
         modules.truncate(MAX_MODULES);
-        let had = pick.zygote.as_ref().map_or_else(Set::default, |kept| kept.modules.clone());
+        let had = pick.zygote.as_ref().map_or_else(Set::default, |cached| cached.modules.clone());
         let (handler, zygote) = (handler.id.clone(), number(pick.zygote.as_deref()));
         // Of a start that was not to be observed it is known already what it brings in.
-        let earns = pick.observe && matches!(took, ImportTime::Load(_));
-        let lesson = Lesson { handler, zygote, had, modules, took, earns };
-        if self.state().lessons.push(lesson) {
-            self.improve();
+        let credits = pick.observe && matches!(took, ImportTime::Load(_));
+        let observation = Observation { handler, zygote, had, modules, took, credits };
+        if self.state().observations.push(observation) {
+            self.request_replan();
         }
     }
 
     /// Takes in what calls have shown since.
-    pub(super) fn take_in(&self) {
+    pub(super) fn apply_observations(&self) {
         // One at a time: calls want the lock as well.
         loop {
             let mut state = self.state();
-            let Some(lesson) = state.lessons.pop() else { return };
-            state.take_in(&lesson, self.config.zygote_half_life);
+            let Some(observation) = state.observations.pop() else { return };
+            state.apply(&observation, self.config.zygote_half_life);
         }
     }
 }

@@ -13,10 +13,10 @@ use crate::import_cache::model::profile::Profile;
 use crate::import_cache::model::set::Set;
 use crate::import_cache::policy::price::MAKING_MS;
 use crate::import_cache::policy::select;
-use crate::import_cache::state::cache_state::State;
-use crate::import_cache::state::creation::{Made, Origin, outcome};
+use crate::import_cache::state::cache_state::CacheState;
+use crate::import_cache::state::creation::{CreationResult, Origin, outcome};
 use crate::import_cache::state::pick::Pick;
-use crate::import_cache::state::zygote::{Kept, Key, View};
+use crate::import_cache::state::zygote::{CachedZygote, View, ZygoteKey};
 
 /// Milliseconds of imports that a start may lack and still count as one that found all that it imports.
 const GOOD_ENOUGH_MS: f64 = 1.0;
@@ -34,7 +34,7 @@ impl ImportCache {
             let (choice, making) = self.choose(handler);
             match &choice.zygote {
                 // Microseconds to ask; a call that finds out by forking has lost one of its few tries.
-                Some(kept) if !kept.zygote.alive() => self.lose(kept, "its process ended"),
+                Some(cached) if !cached.zygote.alive() => self.lose(cached, "its process ended"),
                 _ => break (choice, making),
             }
         };
@@ -42,12 +42,13 @@ impl ImportCache {
             let Pick { zygote, cold, .. } = choice;
             return Ok(self.taken(handler, zygote, cold));
         };
-        let made =
-            outcome(&mut making).await.map(|made| made.filter(|kept| self.suits(handler, kept)));
+        let made = outcome(&mut making)
+            .await
+            .map(|made| made.filter(|cached| self.suits(handler, cached)));
         match (made, choice.zygote) {
-            (Ok(Some(kept)), _) => Ok(self.taken(handler, Some(kept), true)),
+            (Ok(Some(cached)), _) => Ok(self.taken(handler, Some(cached), true)),
             // What SOCK's policy wanted to make for it cannot be had.
-            (_, Some(kept)) => Ok(self.taken(handler, Some(kept), false)),
+            (_, Some(cached)) => Ok(self.taken(handler, Some(cached), false)),
             (Ok(None), None) => Ok(self.taken(handler, None, true)),
             // And nothing else is there yet. Who is short of something gives up idle instances first.
             (Err(error), None)
@@ -61,31 +62,31 @@ impl ImportCache {
     }
 
     /// Whether the handler may be forked from what was made for it: only then is it known what that looked up.
-    fn suits(&self, handler: &Handler, kept: &Kept) -> bool {
+    fn suits(&self, handler: &Handler, cached: &CachedZygote) -> bool {
         let profile = self.profile(&mut self.state(), handler);
-        !profile.minds(&kept.key.sees, &kept.reads)
+        !profile.conflicts_with(&cached.key.sees, &cached.lookups)
     }
 
     /// The best there is, and what to wait for instead, if anything.
     fn choose(
         self: &Arc<Self>,
         handler: &Handler,
-    ) -> (Pick, Option<watch::Receiver<Option<Made>>>) {
+    ) -> (Pick, Option<watch::Receiver<Option<CreationResult>>>) {
         let mut state = self.state();
         let profile = self.profile(&mut state, handler);
         let view = state.view();
         let best = self.best(&view, &profile, luck(state.starts));
         let own = self.own(&state, &profile);
         self.plant(&mut state, &profile);
-        let from = best.map(|at| Arc::clone(&view.kept[at]));
+        let from = best.map(|at| Arc::clone(&view.zygotes[at]));
         let waits = self.config.zygotes == ZygotePolicy::Paper;
         let making = own.and_then(|key| {
             let above = from.clone().filter(|_| waits);
-            self.ensure_from(&mut state, &key, above.map_or(Origin::Best, Origin::There))
+            self.ensure_from(&mut state, &key, above.map_or(Origin::Best, Origin::Ready))
         });
         let mut making = making.filter(|_| waits);
         if from.is_none() && making.is_none() {
-            making = self.ensure_from(&mut state, &Key::root(profile.realm), Origin::Best);
+            making = self.ensure_from(&mut state, &ZygoteKey::root(profile.domain), Origin::Best);
         }
         drop(state);
         let cold = from.is_none();
@@ -93,42 +94,47 @@ impl ImportCache {
     }
 
     /// Notes that a call goes on from there.
-    fn taken(self: &Arc<Self>, handler: &Handler, kept: Option<Arc<Kept>>, cold: bool) -> Pick {
+    fn taken(
+        self: &Arc<Self>,
+        handler: &Handler,
+        cached: Option<Arc<CachedZygote>>,
+        cold: bool,
+    ) -> Pick {
         let mut state = self.state();
-        let known = |state: &mut State| self.profile(state, handler);
+        let known = |state: &mut CacheState| self.profile(state, handler);
         // Held by nobody while it is counted: it would be copied.
         drop(known(&mut state));
         state.start(&handler.id, self.config.zygote_half_life);
         let profile = known(&mut state);
         let none = Set::default();
-        let modules = kept.as_ref().map_or(&none, |kept| &kept.modules);
+        let modules = cached.as_ref().map_or(&none, |cached| &cached.modules);
         let needs = profile.needed();
         let saved = profile.saved(modules);
-        if let Some(kept) = &kept {
+        if let Some(cached) = &cached {
             let counted = self.config.zygotes == ZygotePolicy::Paper;
-            kept.use_now(state.turn(), saved, counted.then_some(self.config.zygote_window));
+            cached.use_now(state.turn(), saved, counted.then_some(self.config.zygote_window));
         }
         let learns = matches!(self.config.zygotes, ZygotePolicy::Utility | ZygotePolicy::Static);
-        let exact = match (&kept, self.config.zygotes) {
+        let exact = match (&cached, self.config.zygotes) {
             (None, _) => false,
             (Some(_), _) if profile.declared.is_empty() && !learns => true,
-            (Some(kept), ZygotePolicy::PerLock) => profile.declared.within(&kept.key.modules),
-            (Some(kept), ZygotePolicy::Paper) => kept.key.sees == profile.locked,
+            (Some(cached), ZygotePolicy::PerLock) => profile.declared.within(&cached.key.modules),
+            (Some(cached), ZygotePolicy::Paper) => cached.key.sees == profile.locked,
             _ => profile.alone + needs - saved < GOOD_ENOUGH_MS,
         };
         let observe =
-            learns && !profile.locked.is_empty() && profile.curious(number(kept.as_deref()));
+            learns && !profile.locked.is_empty() && profile.curious(number(cached.as_deref()));
         if !observe {
             // What one that is observed imports, it says itself.
             state.missed += (needs - saved).max(0.0);
-            state.earn(&handler.id, self.config.zygote_half_life);
+            state.credit(&handler.id, self.config.zygote_half_life);
         }
         let thinks = state.missed >= MAKING_MS;
         drop(state);
         if self.config.zygotes == ZygotePolicy::Utility && thinks {
-            self.improve();
+            self.request_replan();
         }
-        Pick { zygote: kept, cold, exact, observe }
+        Pick { zygote: cached, cold, exact, observe }
     }
 
     /// The best zygote that may serve the handler, by the policy.
@@ -136,7 +142,7 @@ impl ImportCache {
         let entries = &view.entries;
         match self.config.zygotes {
             ZygotePolicy::None => None,
-            ZygotePolicy::Root => select::root(entries, profile.realm),
+            ZygotePolicy::Root => select::root(entries, profile.domain),
             ZygotePolicy::PerLock => select::exact(entries, profile),
             ZygotePolicy::Paper => select::sock(entries, profile, luck),
             ZygotePolicy::Utility | ZygotePolicy::Static => select::utility(entries, profile),
@@ -144,14 +150,14 @@ impl ImportCache {
     }
 
     /// The zygote that the policy makes for a handler as soon as that is called.
-    pub(super) fn own(&self, state: &State, profile: &Profile) -> Option<Key> {
+    pub(super) fn own(&self, state: &CacheState, profile: &Profile) -> Option<ZygoteKey> {
         let modules = match self.config.zygotes {
             ZygotePolicy::PerLock => profile.declared.clone(),
             ZygotePolicy::Paper => profile.outermost.clone(),
             _ => return None,
         };
-        let key = Key { realm: profile.realm, sees: profile.locked.clone(), modules };
-        let of_use = !key.modules.is_empty() && !state.shuns(profile, &key.sees);
+        let key = ZygoteKey { domain: profile.domain, sees: profile.locked.clone(), modules };
+        let of_use = !key.modules.is_empty() && !state.conflicts(profile, &key.sees);
         of_use.then_some(key)
     }
 }

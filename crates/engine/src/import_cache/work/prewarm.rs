@@ -11,15 +11,15 @@ use crate::handler::Handler;
 use crate::import_cache::model::profile::{Profile, Seed};
 use crate::import_cache::model::set::Set;
 use crate::import_cache::policy::price::MAKING_MS;
-use crate::import_cache::state::cache_state::State;
-use crate::import_cache::state::creation::{Made, Node, Origin, Standing, outcome};
-use crate::import_cache::state::zygote::Key;
+use crate::import_cache::state::cache_state::CacheState;
+use crate::import_cache::state::creation::{Availability, CreationResult, Node, Origin, outcome};
+use crate::import_cache::state::zygote::ZygoteKey;
 use crate::zygote_tree::ZygoteTree;
 
 impl Seed {
     /// What it is to be made for.
-    fn key(&self, realm: usize) -> Key {
-        Key { realm, sees: self.sees.clone(), modules: self.modules.clone() }
+    fn key(&self, domain: usize) -> ZygoteKey {
+        ZygoteKey { domain, sees: self.sees.clone(), modules: self.modules.clone() }
     }
 }
 
@@ -47,22 +47,23 @@ impl ImportCache {
             };
             let awaited = given.is_some()
                 || wanted.as_ref().is_some_and(|key| {
-                    let standing = state.standing(&self.config, key);
-                    matches!(standing, Standing::Making | Standing::Absent)
+                    let availability = state.availability(&self.config, key);
+                    matches!(availability, Availability::Making | Availability::Absent)
                 });
             (profile, given, wanted, awaited)
         };
         if awaited {
             begins();
         }
-        if let Some(mut making) = self.ensure(&Key::root(profile.realm)) {
+        if let Some(mut making) = self.ensure(&ZygoteKey::root(profile.domain)) {
             // Its failure was told when it happened; calls go on without it.
             let _ = outcome(&mut making).await;
         }
         let (mut told, mut wanted) = (true, wanted);
         if let Some(mut making) = given {
             match timeout(self.config.creation_timeout, outcome(&mut making)).await {
-                Ok(Ok(Some(kept))) if !profile.minds(&kept.key.sees, &kept.reads) => {}
+                Ok(Ok(Some(cached)))
+                    if !profile.conflicts_with(&cached.key.sees, &cached.lookups) => {}
                 // Then it gets one of its own.
                 Ok(_) => wanted = self.ahead(&mut self.state(), &profile),
                 Err(_) => told = false,
@@ -70,28 +71,28 @@ impl ImportCache {
         }
         if let Some(key) = wanted {
             let expected = MAKING_MS + self.expected(&key.sees, &key.modules).0;
-            let owe = |state: &mut State, cost| state.owe(&handler.id, cost);
-            told = self.pay_for(&key, expected, self.config.creation_timeout, owe).await;
+            let charge = |state: &mut CacheState, cost| state.charge(&handler.id, cost);
+            told = self.pay_for(&key, expected, self.config.creation_timeout, charge).await;
         }
         if self.config.zygotes == ZygotePolicy::Utility {
             // With what others import it may share one that is better; nobody waits for that.
             self.state().missed += MAKING_MS;
-            self.improve();
+            self.request_replan();
         }
         told
     }
 
     /// What the first call of a handler that nobody has seen is to go on from, unless a zygote serves it well already:
     /// its whole lock, because what its modules need is not known yet; making it tells.
-    fn ahead(&self, state: &mut State, profile: &Profile) -> Option<Key> {
+    fn ahead(&self, state: &mut CacheState, profile: &Profile) -> Option<ZygoteKey> {
         let unseen = self.config.zygotes == ZygotePolicy::Utility && !profile.seen();
-        if !unseen || profile.declared.is_empty() || state.shuns(profile, &profile.locked) {
+        if !unseen || profile.declared.is_empty() || state.conflicts(profile, &profile.locked) {
             return None;
         }
         let view = state.view();
         let served = self
             .best(&view, profile, 0)
-            .is_some_and(|at| profile.declared.within(&view.kept[at].modules));
+            .is_some_and(|at| profile.declared.within(&view.zygotes[at].modules));
         if served {
             return None;
         }
@@ -103,17 +104,20 @@ impl ImportCache {
         let most = implied.max_by_key(|entry| entry.modules.len());
         let brought = most.map_or_else(Set::default, |entry| entry.modules.clone());
         let modules = profile.declared.or(&brought);
-        Some(Key { realm: profile.realm, sees: profile.locked.clone(), modules })
+        Some(ZygoteKey { domain: profile.domain, sees: profile.locked.clone(), modules })
     }
 
     /// The zygote of the given tree that is being made and will have all that the handler declares: it needs none of its
     /// own beside that, and owes nobody for what was given.
-    fn given(state: &State, profile: &Profile) -> Option<watch::Receiver<Option<Made>>> {
+    fn given(
+        state: &CacheState,
+        profile: &Profile,
+    ) -> Option<watch::Receiver<Option<CreationResult>>> {
         let all = |seed: &&Seed| {
-            profile.declared.within(&seed.modules) && !state.shuns(profile, &seed.sees)
+            profile.declared.within(&seed.modules) && !state.conflicts(profile, &seed.sees)
         };
         let mut seeds = profile.seeds.iter().filter(all).filter(|_| !profile.declared.is_empty());
-        seeds.find_map(|seed| match state.nodes.get(&seed.key(profile.realm)) {
+        seeds.find_map(|seed| match state.nodes.get(&seed.key(profile.domain)) {
             Some(Node::Making(making)) => Some(making.clone()),
             _ => None,
         })
@@ -126,7 +130,7 @@ impl ImportCache {
         if self.config.zygotes == ZygotePolicy::None || self.store.is_none() {
             return;
         }
-        let planned = tree.planned();
+        let planned = tree.flatten();
         for handler in handlers {
             // Without the lock: there may be thousands of handlers, and calls want it.
             tokio::task::yield_now().await;
@@ -135,8 +139,8 @@ impl ImportCache {
             }
             let begun = {
                 let mut state = self.state();
-                let (realm, seeds) = state.seeds(handler, &planned);
-                self.plant_seeds(&mut state, realm, &seeds, |_, _| true)
+                let (domain, seeds) = state.seeds(handler, &planned);
+                self.plant_seeds(&mut state, domain, &seeds, |_, _| true)
             };
             for mut making in begun {
                 // A failure was told when it happened; calls go on without it.
@@ -146,32 +150,33 @@ impl ImportCache {
     }
 
     /// Starts the zygotes of the given tree that may serve the handler and are not there, as far as there is room.
-    pub(super) fn plant(self: &Arc<Self>, state: &mut State, profile: &Profile) {
-        let useful = |state: &State, seed: &Seed| !state.shuns(profile, &seed.sees);
-        self.plant_seeds(state, profile.realm, &profile.seeds, useful);
+    pub(super) fn plant(self: &Arc<Self>, state: &mut CacheState, profile: &Profile) {
+        let useful = |state: &CacheState, seed: &Seed| !state.conflicts(profile, &seed.sees);
+        self.plant_seeds(state, profile.domain, &profile.seeds, useful);
     }
 
     /// Those that are useful, each after the one above it, to be derived from that; whatever comes from one of no use is of
     /// none either. Returns what to watch until they are there.
     fn plant_seeds(
         self: &Arc<Self>,
-        state: &mut State,
-        realm: usize,
+        state: &mut CacheState,
+        domain: usize,
         seeds: &[Seed],
-        useful: impl Fn(&State, &Seed) -> bool,
-    ) -> Vec<watch::Receiver<Option<Made>>> {
+        useful: impl Fn(&CacheState, &Seed) -> bool,
+    ) -> Vec<watch::Receiver<Option<CreationResult>>> {
         let mut begun = Vec::new();
         for seed in seeds {
-            let absent = state.standing(&self.config, &seed.key(realm)) == Standing::Absent;
+            let absent =
+                state.availability(&self.config, &seed.key(domain)) == Availability::Absent;
             if absent && !useful(state, seed) {
                 continue;
             }
             let view = state.view();
             let used: u64 = view.entries.iter().map(|entry| entry.bytes).sum();
             if used < self.room() && view.entries.len() < self.max_zygotes() {
-                let above = seed.above.map(|at| seeds[at].key(realm));
+                let above = seed.above.map(|at| seeds[at].key(domain));
                 let from = above.map_or(Origin::Best, |above| state.origin(&above));
-                begun.extend(self.ensure_from(state, &seed.key(realm), from));
+                begun.extend(self.ensure_from(state, &seed.key(domain), from));
             }
         }
         begun
@@ -206,10 +211,10 @@ mod tests {
             assert!(starts < 100, "it never pays: {:?}", cache.state().account);
             let pick = cache.pick(&handler).await.unwrap();
             cache.learn(&handler, &pick, Vec::new(), ImportTime::Load(0.0));
-            cache.take_in();
+            cache.apply_observations();
             let id = &handler.id;
             let measured = cache.state().profiles[id].measured();
-            brought += crate::import_cache::model::spending::brings(measured);
+            brought += crate::import_cache::model::spending::credit_for(measured);
         }
         assert!(brought > MAKING_MS + 300.0, "{brought} ms");
     }
@@ -224,7 +229,7 @@ mod tests {
         assert!(cache.state().profiles[&handler.id].needed() > 0.0, "it declares an import");
         assert!(balance() <= opening);
         cache.learn(&handler, &pick, vec!["a".to_owned()], ImportTime::Load(100.0));
-        cache.take_in();
+        cache.apply_observations();
         assert!(balance() > opening);
     }
 }

@@ -8,8 +8,8 @@ use sandbox::Zygote;
 use super::ImportCache;
 use crate::config::ZygotePolicy;
 use crate::import_cache::model::entry::is_last_root;
-use crate::import_cache::policy::benefit::Worth;
-use crate::import_cache::policy::evict::{self, Room, Victims};
+use crate::import_cache::policy::benefit::Benefit;
+use crate::import_cache::policy::evict::{self, Capacity, Victims};
 use crate::import_cache::state::snapshot::Snapshot;
 use crate::import_cache::state::zygote::View;
 use crate::warm_pool::Offer;
@@ -21,13 +21,13 @@ impl ImportCache {
     /// Not on a thread that serves calls. Gives up zygotes that have died and those that no longer fit, and has those that are too old replaced.
     pub fn tidy(self: &Arc<Self>) {
         let view = self.state().view();
-        for kept in &view.kept {
-            if !kept.zygote.alive() {
-                self.lose(kept, "its process ended");
+        for cached in &view.zygotes {
+            if !cached.zygote.alive() {
+                self.lose(cached, "its process ended");
             }
         }
         self.forget_unused(&view);
-        if let Some(old) = self.next_outlived(&view) {
+        if let Some(old) = self.next_outdated(&view) {
             self.replace(Arc::clone(old));
         }
         // As long as it holds those that were given up, they are not gone.
@@ -38,11 +38,11 @@ impl ImportCache {
     /// Gives up zygotes that nothing was made from for long; those above others go after them.
     fn forget_unused(&self, view: &View) {
         let entries = &view.entries;
-        for (at, kept) in view.kept.iter().enumerate() {
+        for (at, cached) in view.zygotes.iter().enumerate() {
             let used = entries.iter().any(|entry| entry.parent == Some(at));
-            let idle = kept.touched().elapsed() > self.config.zygote_idle;
+            let idle = cached.touched().elapsed() > self.config.zygote_idle;
             if idle && !used && !is_last_root(entries, at) {
-                self.state().remove(kept);
+                self.state().remove(cached);
             }
         }
     }
@@ -111,10 +111,10 @@ impl ImportCache {
     /// What is there now, each weighed anew.
     fn measure(&self) -> Arc<View> {
         let view = self.state().view();
-        for kept in &view.kept {
-            kept.bytes.store(self.weigh(&*kept.zygote), Ordering::Relaxed);
+        for cached in &view.zygotes {
+            cached.bytes.store(self.weigh(&*cached.zygote), Ordering::Relaxed);
         }
-        let own: u64 = view.kept.iter().map(|kept| kept.bytes.load(Ordering::Relaxed)).sum();
+        let own: u64 = view.zygotes.iter().map(|cached| cached.bytes.load(Ordering::Relaxed)).sum();
         self.budget.note_zygotes(own + self.left());
         let mut state = self.state();
         state.look_again();
@@ -124,7 +124,7 @@ impl ImportCache {
     /// Keeps zygotes within their cap, by the policy's own order.
     fn fit_zygotes(&self) {
         let view = self.measure();
-        let room = Room { bytes: self.room(), zygotes: self.max_zygotes() };
+        let room = Capacity { bytes: self.room(), zygotes: self.max_zygotes() };
         let used: u64 = view.entries.iter().map(|entry| entry.bytes).sum();
         if used <= room.bytes && view.entries.len() <= room.zygotes {
             return;
@@ -138,8 +138,8 @@ impl ImportCache {
             }
             ZygotePolicy::Utility => {
                 let demands = snapshot.demands();
-                let worth = Worth::new(&view.entries, &demands, snapshot.novelty);
-                evict::utility(&view.entries, &[], room, &worth).zygotes
+                let benefit = Benefit::new(&view.entries, &demands, snapshot.unseen_ratio);
+                evict::utility(&view.entries, &[], room, &benefit).zygotes
             }
             _ => evict::least_recent(&view.entries, room),
         };
@@ -154,9 +154,9 @@ impl ImportCache {
         }
         let snapshot = self.snapshot();
         let (entries, demands) = (&snapshot.view.entries, snapshot.demands());
-        let worth = Worth::new(entries, &demands, snapshot.novelty);
-        let room = Room { bytes: self.left_to(&snapshot), zygotes: self.max_zygotes() };
-        let victims = evict::utility(entries, &snapshot.idle, room, &worth);
+        let benefit = Benefit::new(entries, &demands, snapshot.unseen_ratio);
+        let room = Capacity { bytes: self.left_to(&snapshot), zygotes: self.max_zygotes() };
+        let victims = evict::utility(entries, &snapshot.idle, room, &benefit);
         self.give_up(&snapshot, &victims);
         victims == Victims::default()
     }
@@ -184,7 +184,7 @@ impl ImportCache {
 
     pub(super) fn give_up(&self, snapshot: &Snapshot, victims: &Victims) {
         for at in &victims.zygotes {
-            self.state().give_up(&snapshot.view.kept[*at]);
+            self.state().give_up(&snapshot.view.zygotes[*at]);
         }
         if let Some(idle) = &self.idle {
             idle.give_up(&mut snapshot.idle[..victims.idle].iter().map(|offer| offer.ticket));
@@ -200,7 +200,7 @@ impl ImportCache {
                 entry.sees.iter().filter(|number| parent.is_none_or(|has| !has.contains(*number)));
             let bytes = added.map(|number| {
                 let store = self.store.as_ref();
-                store.map_or(1, |store| store.disk_bytes(state.book.distribution(number)))
+                store.map_or(1, |store| store.disk_bytes(state.catalog.distribution(number)))
             });
             #[expect(clippy::cast_precision_loss, reason = "bytes in a ratio")]
             let bytes = bytes.sum::<u64>() as f64;
@@ -210,7 +210,7 @@ impl ImportCache {
     }
 
     fn uses(&self, view: &View) -> Vec<f64> {
-        view.kept.iter().map(|kept| kept.uses_since(self.config.zygote_window)).collect()
+        view.zygotes.iter().map(|cached| cached.uses_since(self.config.zygote_window)).collect()
     }
 }
 
@@ -254,7 +254,9 @@ mod tests {
         record(&provider, &[("a", 600_000.0), ("b", 10.0)]);
         let own = cache.pick(&hangs).await.unwrap().zygote().unwrap();
         cache.pick(&other).await.unwrap();
-        let old = || cache.state().view().kept.iter().filter(|kept| cache.outlived(kept)).count();
+        let old = || {
+            cache.state().view().zygotes.iter().filter(|cached| cache.is_outdated(cached)).count()
+        };
         assert_eq!(old(), 3);
         // As long as the first try takes: nothing else is tried beside it.
         for _ in 0..40 {
@@ -286,7 +288,7 @@ mod tests {
             sleep(window + Duration::from_secs(1)).await;
             cache.pick(&handler()).await.unwrap();
             let view = cache.state().view();
-            let remembered = view.kept.iter().map(|kept| kept.recent.lock().unwrap().len());
+            let remembered = view.zygotes.iter().map(|cached| cached.recent.lock().unwrap().len());
             let counted = usize::from(zygotes == ZygotePolicy::Paper);
             assert_eq!(remembered.sum::<usize>(), counted, "{zygotes:?}");
         }
@@ -302,7 +304,7 @@ mod tests {
         provider.record(costs.map(|(module, cost)| (module.to_owned(), cost)).into());
         let config = EngineConfig { zygote_bytes: room, ..EngineConfig::default() };
         let cache = cache_of(&provider, config);
-        cache.state().account.earn(1e6, 500.0);
+        cache.state().account.credit(1e6, 500.0);
         let other = Handler {
             id: VersionId(Arc::from("other")),
             packages: Some(layer_of("packages/q")),
@@ -333,7 +335,7 @@ mod tests {
         let cost = Recorded { milliseconds: 100.0, ..Recorded::default() };
         provider.record(HashMap::from([("a".to_owned(), cost)]));
         let cache = cache(&provider);
-        cache.state().account.earn(1e6, 500.0);
+        cache.state().account.credit(1e6, 500.0);
         for _ in 0..3 {
             start(&cache, &handler, "a", 100.0).await;
             sleep(Duration::from_secs(1)).await;
@@ -345,7 +347,7 @@ mod tests {
         cache.give_up(&snapshot, &victims);
         drop(snapshot);
         cache.state().missed = 100.0;
-        cache.improve();
+        cache.request_replan();
         sleep(Duration::from_secs(1)).await;
         assert_eq!(provider.begun(Operation::Derive), 1);
         start(&cache, &handler, "a", 100.0).await;

@@ -10,18 +10,18 @@ use tokio::time::{Instant, timeout};
 use super::ImportCache;
 use crate::config::ZygotePolicy;
 use crate::import_cache::model::set::Set;
-use crate::import_cache::policy::evict::{Room, Victims};
-use crate::import_cache::policy::plan::{Build, Means, plan};
+use crate::import_cache::policy::evict::{Capacity, Victims};
+use crate::import_cache::policy::plan::{Build, Resources, plan};
 use crate::import_cache::policy::price::MAKING_MS;
-use crate::import_cache::state::cache_state::State;
+use crate::import_cache::state::cache_state::CacheState;
 use crate::import_cache::state::creation::outcome;
 use crate::import_cache::state::snapshot::Snapshot;
-use crate::import_cache::state::zygote::Key;
+use crate::import_cache::state::zygote::ZygoteKey;
 
 /// A zygote to make.
 #[derive(Debug)]
-struct Planned {
-    key: Key,
+struct ZygotePlan {
+    key: ZygoteKey,
     /// What it is expected to cost.
     milliseconds: f64,
     victims: Victims,
@@ -31,8 +31,8 @@ struct Planned {
 
 impl ImportCache {
     /// Takes in what calls have shown, and has better zygotes made if they miss any, in the next quiet moment.
-    pub(super) fn improve(self: &Arc<Self>) {
-        if self.improving.swap(true, Ordering::AcqRel) {
+    pub(super) fn request_replan(self: &Arc<Self>) {
+        if self.replanning.swap(true, Ordering::AcqRel) {
             return;
         }
         let cache = Arc::clone(self);
@@ -41,11 +41,11 @@ impl ImportCache {
                 () = cache.halt.cancelled() => return,
                 () = cache.traffic.lull() => {}
             }
-            cache.improving.store(false, Ordering::Release);
-            cache.take_in();
+            cache.replanning.store(false, Ordering::Release);
+            cache.apply_observations();
             let missed = cache.state().missed;
             if cache.config.zygotes == ZygotePolicy::Utility && missed >= MAKING_MS {
-                cache.improved().await;
+                cache.replan().await;
             }
         };
         self.background.spawn_on(work, &self.runtime);
@@ -53,7 +53,7 @@ impl ImportCache {
 
     /// Has better zygotes made until none is worth it, or what may be spent is spent. One does so at a time, and nobody waits
     /// for him: he looks again before he ends.
-    async fn improved(self: &Arc<Self>) {
+    async fn replan(self: &Arc<Self>) {
         loop {
             let Ok(alone) = self.planners.try_acquire() else { return };
             self.plan_and_make().await;
@@ -73,11 +73,11 @@ impl ImportCache {
                 () = self.traffic.lull() => {}
             }
             let begun = Instant::now();
-            let planned = self.planned().await;
+            let planned = self.next_plan().await;
             self.state().account.spend(begun.elapsed().as_secs_f64() * 1e3);
             let Some(plan) = planned else { return };
             self.give_up(&plan.snapshot, &plan.victims);
-            let Planned { key, milliseconds, snapshot, .. } = plan;
+            let ZygotePlan { key, milliseconds, snapshot, .. } = plan;
             // Whoever learns meanwhile need not copy the book.
             drop(snapshot);
             // The next plan does without one that fails, or seems to hang.
@@ -91,17 +91,17 @@ impl ImportCache {
     /// it was not waited for to the end.
     pub(super) async fn pay_for(
         self: &Arc<Self>,
-        key: &Key,
+        key: &ZygoteKey,
         expected: f64,
         limit: Duration,
-        pay: impl Fn(&mut State, f64),
+        pay: impl Fn(&mut CacheState, f64),
     ) -> bool {
         let Some(mut making) = self.ensure(key) else { return true };
         pay(&mut self.state(), expected);
         let begun = Instant::now();
         let made = timeout(limit, outcome(&mut making)).await;
         let took = match &made {
-            Ok(Ok(Some(kept))) => kept.zygote.imports().milliseconds,
+            Ok(Ok(Some(cached))) => cached.zygote.imports().milliseconds,
             // Its failure was told when it happened. What has failed, or was given up, has cost as well.
             _ => begun.elapsed().as_secs_f64() * 1e3,
         };
@@ -109,39 +109,39 @@ impl ImportCache {
         made.is_ok()
     }
 
-    async fn planned(self: &Arc<Self>) -> Option<Planned> {
-        let purse = {
+    async fn next_plan(self: &Arc<Self>) -> Option<ZygotePlan> {
+        let budget_ms = {
             let mut state = self.state();
             state.missed = 0.0;
             state.account.balance()
         };
-        if purse <= 0.0 {
+        if budget_ms <= 0.0 {
             return None;
         }
         let cache = Arc::clone(self);
         // It takes a millisecond or some: more than calls on this thread should wait.
-        spawn_blocking(move || cache.think(purse)).await.ok().flatten()
+        spawn_blocking(move || cache.choose_plan(budget_ms)).await.ok().flatten()
     }
 
     /// What is most worth making with that many milliseconds, if anything is.
-    fn think(&self, purse: f64) -> Option<Planned> {
+    fn choose_plan(&self, budget_ms: f64) -> Option<ZygotePlan> {
         let snapshot = self.snapshot();
         let barred = self.state().barred(&self.config);
         let (left, cap, zygotes) = (self.left_to(&snapshot), self.room(), self.max_zygotes());
-        let refused = |realm, sees: &Set, modules: &Set| {
-            barred.contains(&Key { realm, sees: sees.clone(), modules: modules.clone() })
+        let refused = |domain, sees: &Set, modules: &Set| {
+            barred.contains(&ZygoteKey { domain, sees: sees.clone(), modules: modules.clone() })
         };
         let entries = &snapshot.view.entries;
         let demands = snapshot.demands();
         // Where zygotes have a cap of their own, instances cannot make room for them.
         let (idle, bytes) = if cap < left { (&[][..], cap) } else { (&snapshot.idle[..], left) };
-        let means = Means { room: Room { bytes, zygotes }, milliseconds: purse };
-        let (book, novelty) = (&snapshot.book, snapshot.novelty);
-        let build = plan(entries, idle, &demands, book, novelty, means, refused)?;
-        let Build { realm, sees, modules, milliseconds, evict: victims } = build;
+        let resources = Resources { room: Capacity { bytes, zygotes }, milliseconds: budget_ms };
+        let (catalog, unseen_ratio) = (&snapshot.catalog, snapshot.unseen_ratio);
+        let build = plan(entries, idle, &demands, catalog, unseen_ratio, resources, refused)?;
+        let Build { domain, sees, modules, milliseconds, evict: victims } = build;
         drop(demands);
-        let key = Key { realm, sees, modules };
-        Some(Planned { key, milliseconds, victims, snapshot })
+        let key = ZygoteKey { domain, sees, modules };
+        Some(ZygotePlan { key, milliseconds, victims, snapshot })
     }
 }
 
@@ -203,7 +203,7 @@ pub(crate) mod tests {
         let costs = [("a".to_owned(), cost(3000.0)), ("b".to_owned(), cost(100.0))];
         provider.record(HashMap::from(costs));
         let cache = cache(&provider);
-        cache.state().account.earn(1e6, 500.0);
+        cache.state().account.credit(1e6, 500.0);
         let named = |name| Handler { id: VersionId(Arc::from(name)), ..handler() };
         let other = Handler { packages: Some(layer_of("packages/q")), ..named("other") };
         let bare = Handler { packages: None, imports: Vec::new(), ..named("bare") };
@@ -228,16 +228,16 @@ pub(crate) mod tests {
         let cache = cache(&provider);
         // One start does not repay a zygote.
         start(&cache, &handler, "a", 100.0).await;
-        cache.take_in();
+        cache.apply_observations();
         // Until a plan is begun. It may be over by then: what is missed next has a plan of its own.
         while cache.state().missed > 0.0 {
             yield_now().await;
         }
         // Nobody else is sent for.
-        cache.improving.store(true, Ordering::Release);
+        cache.replanning.store(true, Ordering::Release);
         start(&cache, &handler, "a", 100.0).await;
-        cache.take_in();
-        cache.improved().await;
+        cache.apply_observations();
+        cache.replan().await;
         sleep(Duration::from_secs(1)).await;
         assert_eq!(provider.begun(Operation::Derive), 1);
     }
@@ -247,7 +247,7 @@ pub(crate) mod tests {
         let (provider, handler) = (FakeProvider::default(), handler());
         let cache = cache(&provider);
         start(&cache, &handler, "a", 100.0).await;
-        cache.take_in();
+        cache.apply_observations();
         let needed = |profile: &Profile| profile.needed();
         assert_eq!(
             cache.snapshot().demands().iter().map(|d| needed(d.profile)).sum::<f64>(),
@@ -262,7 +262,7 @@ pub(crate) mod tests {
                 ..sandbox::LoadedFile::default()
             };
             let told = sandbox::Imports { files: vec![file], ..sandbox::Imports::default() };
-            Arc::make_mut(&mut state.book).measure(&sees, &told);
+            Arc::make_mut(&mut state.catalog).measure(&sees, &told);
         }
         assert_eq!(cache.snapshot().demands().iter().map(|d| needed(d.profile)).sum::<f64>(), 40.0);
         assert_eq!(needed(&cache.state().profiles[&handler.id]), 40.0);
@@ -279,10 +279,10 @@ pub(crate) mod tests {
             sleep(Duration::from_millis(50)).await;
         }
         assert_eq!(provider.begun(Operation::Derive), 0);
-        assert_eq!(cache.state().lessons.len(), 10);
+        assert_eq!(cache.state().observations.len(), 10);
         drop(call);
         sleep(Duration::from_millis(100)).await;
         assert_eq!(provider.begun(Operation::Derive), 1);
-        assert_eq!(cache.state().lessons.len(), 0);
+        assert_eq!(cache.state().observations.len(), 0);
     }
 }

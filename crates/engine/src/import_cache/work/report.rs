@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use sandbox::Layer;
 
 use super::ImportCache;
-use crate::import_cache::state::cache_state::State;
+use crate::import_cache::state::cache_state::CacheState;
 use crate::import_cache::state::creation::Node;
-use crate::import_cache::state::zygote::{Kept, View};
+use crate::import_cache::state::zygote::{CachedZygote, View};
 use crate::status::{ImportCost, RefusedStatus, ZygoteStatus};
 use crate::zygote_tree::ZygoteTree;
 
@@ -17,31 +17,31 @@ impl ImportCache {
     pub fn status(&self) -> (Vec<ZygoteStatus>, Vec<RefusedStatus>) {
         let mut state = self.state();
         let view = state.view();
-        let zygotes = view.kept.iter().zip(&view.entries).map(|(kept, entry)| {
-            let (variables, looked_for) = looked_up(kept);
+        let zygotes = view.zygotes.iter().zip(&view.entries).map(|(cached, entry)| {
+            let (variables, looked_for) = looked_up(cached);
             ZygoteStatus {
-                id: kept.zygote.id(),
-                parent: entry.parent.map(|at| view.kept[at].zygote.id()),
-                base: state.realm(kept.key.realm).python.base.clone(),
-                tenant: state.realm(kept.key.realm).tenant.clone(),
-                packages: kept.zygote.spec().packages.clone(),
-                distributions: labels(&state, kept),
-                imports: kept.zygote.spec().imports.clone(),
-                modules: kept.modules.len(),
-                failed_imports: kept.zygote.imports().failed.clone(),
+                id: cached.zygote.id(),
+                parent: entry.parent.map(|at| view.zygotes[at].zygote.id()),
+                base: state.domain(cached.key.domain).python.base.clone(),
+                tenant: state.domain(cached.key.domain).tenant.clone(),
+                packages: cached.zygote.spec().packages.clone(),
+                distributions: labels(&state, cached),
+                imports: cached.zygote.spec().imports.clone(),
+                modules: cached.modules.len(),
+                failed_imports: cached.zygote.imports().failed.clone(),
                 variables,
                 looked_for,
-                import_ms: kept.zygote.imports().milliseconds,
-                memory_bytes: kept.bytes.load(Ordering::Relaxed),
-                forks: kept.forks.load(Ordering::Relaxed),
+                import_ms: cached.zygote.imports().milliseconds,
+                memory_bytes: cached.bytes.load(Ordering::Relaxed),
+                forks: cached.forks.load(Ordering::Relaxed),
                 #[expect(clippy::cast_precision_loss, reason = "a sum to be read by people")]
-                saved_ms: kept.saved_us.load(Ordering::Relaxed) as f64 / 1e3,
+                saved_ms: cached.saved_us.load(Ordering::Relaxed) as f64 / 1e3,
             }
         });
         let zygotes = zygotes.collect();
         let refused = state.nodes.iter().filter_map(|(key, node)| match node {
             Node::Refused { why, for_good, .. } => {
-                let numbers = key.sees.iter().map(|number| state.book.distribution(number));
+                let numbers = key.sees.iter().map(|number| state.catalog.distribution(number));
                 let names = numbers.map(|distribution| distribution.label()).collect();
                 Some(RefusedStatus { distributions: names, why: why.clone(), for_good: *for_good })
             }
@@ -54,14 +54,14 @@ impl ImportCache {
     /// directory.
     pub fn unforkable(&self) -> BTreeMap<String, String> {
         let state = self.state();
-        let said = state.book.unforkable();
+        let said = state.catalog.unforkable();
         said.map(|(distribution, why)| (distribution.wheel.clone(), why.to_owned())).collect()
     }
 
     /// What importing distributions was measured to cost: by the name of the wheel's directory.
     pub fn import_costs(&self) -> BTreeMap<String, ImportCost> {
         let state = self.state();
-        let costs = state.book.costs();
+        let costs = state.catalog.costs();
         costs.map(|(distribution, cost)| (distribution.wheel.clone(), cost)).collect()
     }
 
@@ -69,9 +69,9 @@ impl ImportCache {
     pub(crate) fn layers(&self) -> BTreeSet<Layer> {
         // First: a claim goes only when its zygote is among the others.
         let mut layers = self.claims.layers();
-        for kept in &self.state().view().kept {
-            layers.insert(kept.zygote.spec().python.base.clone());
-            layers.extend(kept.zygote.spec().packages.clone());
+        for cached in &self.state().view().zygotes {
+            layers.insert(cached.zygote.spec().python.base.clone());
+            layers.extend(cached.zygote.spec().packages.clone());
         }
         layers
     }
@@ -88,14 +88,17 @@ impl ImportCache {
 /// The nodes below `parent`, as what they add to `above`: the nearest one that has imported anything. One that has not, as
 /// roots have not, stands for nothing: written down, it would ask for all modules of its packages.
 fn below(
-    state: &State,
+    state: &CacheState,
     view: &View,
     parent: Option<usize>,
     above: Option<usize>,
 ) -> Vec<ZygoteTree> {
     let places = (0..view.entries.len()).filter(|at| view.entries[*at].parent == parent);
     let known = places.filter(|at| {
-        view.entries[*at].sees.iter().all(|number| !state.book.distribution(number).is_whole_lock())
+        view.entries[*at]
+            .sees
+            .iter()
+            .all(|number| !state.catalog.distribution(number).is_whole_lock())
     });
     let tree = |at: usize| {
         let entry = &view.entries[at];
@@ -109,17 +112,18 @@ fn below(
         if had.is_empty() {
             return below(state, view, Some(at), above);
         }
-        let packages = sees.iter().map(|number| state.book.distribution(number).label()).collect();
+        let packages =
+            sees.iter().map(|number| state.catalog.distribution(number).label()).collect();
         let children = below(state, view, Some(at), Some(at));
-        vec![ZygoteTree { packages, modules: state.book.modules(&had), children }]
+        vec![ZygoteTree { packages, modules: state.catalog.modules(&had), children }]
     };
     known.flat_map(tree).collect()
 }
 
 /// Those that it has looked up itself.
 /// What its imports looked up: variables, and packages that were not there, each as `module lxml` or `distribution lxml`.
-fn looked_up(kept: &Kept) -> (Vec<String>, Vec<String>) {
-    let imports = kept.zygote.imports();
+fn looked_up(cached: &CachedZygote) -> (Vec<String>, Vec<String>) {
+    let imports = cached.zygote.imports();
     let of_files = imports.files.iter().flat_map(|file| &file.variables);
     let names: BTreeSet<_> = of_files.cloned().collect();
     let (packages, variables): (Vec<_>, Vec<_>) =
@@ -131,6 +135,6 @@ fn looked_up(kept: &Kept) -> (Vec<String>, Vec<String>) {
     (variables, packages.collect())
 }
 
-fn labels(state: &State, kept: &Kept) -> Vec<String> {
-    kept.key.sees.iter().map(|number| state.book.distribution(number).label()).collect()
+fn labels(state: &CacheState, cached: &CachedZygote) -> Vec<String> {
+    cached.key.sees.iter().map(|number| state.catalog.distribution(number).label()).collect()
 }

@@ -17,12 +17,12 @@ impl ImportCache {
     /// Works out anew what handlers need of whose packages something else is known now. Without the lock: there may be
     /// thousands, and calls want it.
     fn work_out(&self) {
-        let (book, stale) = {
+        let (catalog, stale) = {
             let state = self.state();
-            (Arc::clone(&state.book), state.stale(self.config.zygote_idle))
+            (Arc::clone(&state.catalog), state.stale(self.config.zygote_idle))
         };
         for (handler, profile) in stale {
-            let needs = profile.work_out(&book);
+            let needs = profile.work_out(&catalog);
             drop(profile);
             if let Some(profile) = self.state().profiles.get_mut(&handler) {
                 Arc::make_mut(profile).adopt(needs);
@@ -35,7 +35,7 @@ impl ImportCache {
         self.work_out();
         let mut state = self.state();
         state.look_again();
-        let (view, book, starts) = (state.view(), Arc::clone(&state.book), state.starts);
+        let (view, catalog, starts) = (state.view(), Arc::clone(&state.catalog), state.starts);
         let (half_life, idle) = (self.config.zygote_half_life, self.config.zygote_idle);
         let rate = state.rate.per_second(Instant::now());
         // Whoever was not started for so long demands nothing: what was given up with age would be made again.
@@ -43,13 +43,13 @@ impl ImportCache {
         let weighed =
             recent.map(|profile| (Arc::clone(profile), profile.weight(starts, half_life)));
         let profiles: Vec<(Arc<Profile>, f64)> = weighed.collect();
-        let novelty = state.novelty;
+        let unseen_ratio = state.unseen_ratio;
         drop(state);
         let starts: f64 = profiles.iter().map(|(_, weight)| weight).sum();
         // "Of late" is counted in starts for zygotes: as many seconds count for idle instances.
         let idle =
             self.offers((starts.max(1.0) / rate.max(f64::MIN_POSITIVE)).min(MAX_WINDOW_SECONDS));
-        Snapshot { view, book, novelty, idle, profiles }
+        Snapshot { view, catalog, unseen_ratio, idle, profiles }
     }
 
     /// The idle instances, with what each saves in that many seconds, the least for each byte first.

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use sandbox::Imports;
 
-use super::{Book, MAX_WEIGHTS, Weight};
+use super::{Catalog, MAX_WEIGHTS, Weight};
 use crate::config::CREATION_TIMEOUT;
 use crate::import_cache::model::lookups::looked_up;
-use crate::import_cache::model::provenance::{Trust, Witness, Witnesses, Words};
+use crate::import_cache::model::provenance::{SourceId, Sources, Statements, Trust};
 use crate::import_cache::model::set::Set;
 
 /// The longest that an import can take: whoever takes longer has no zygote that could spare him anything.
@@ -22,7 +22,7 @@ const MAX_VARIABLES: usize = 1024;
 /// What a zygote weighs counts at most that many times more, or less, than was to be expected.
 const SURPRISE: f64 = 4.0;
 
-impl Book {
+impl Catalog {
     /// A handler was seen to import a piece, or not to.
     pub(crate) fn tell(&mut self, piece: u32, used: bool) {
         self.change(self.owner_of(piece));
@@ -56,18 +56,18 @@ impl Book {
 
     /// Learns from what a zygote that sees `sees` did when it imported. The pieces that it loaded.
     pub(crate) fn measure(&mut self, sees: &Set, imports: &Imports) -> Set {
-        let by = self.witness(sees);
+        let by = self.source(sees);
         let mut loaded = Vec::with_capacity(imports.files.len());
         for file in &imports.files {
             let Some(piece) = self.piece(sees, &file.module) else { continue };
             loaded.push(piece);
-            let words = &mut self.pieces[piece as usize].measured;
+            let statements = &mut self.pieces[piece as usize].measured;
             let said = believable(file.milliseconds);
-            let said = words.by(by).map_or(said, |before| 0.5 * (before + said));
-            words.say(by, said, &self.witnesses);
+            let said = statements.by(by).map_or(said, |before| 0.5 * (before + said));
+            statements.record(by, said, &self.sources);
             let of = self.pieces[piece as usize].distribution;
             self.change(of);
-            self.reads_too(of, &file.variables, by);
+            self.add_lookups(of, &file.variables, by);
             match self.owner(sees, &file.importer) {
                 Some(importer) if importer != of => self.requires(importer, of, by),
                 _ => {}
@@ -76,71 +76,71 @@ impl Book {
         for module in &imports.left_by {
             if let Some(owner) = self.owner(sees, module) {
                 let why = format!("{module} leaves {} behind", left(imports));
-                let words = &mut self.distributions[owner as usize].unforkable;
-                words.say(by, why, &self.witnesses);
+                let statements = &mut self.distributions[owner as usize].unforkable;
+                statements.record(by, why, &self.sources);
             }
         }
         for (module, names) in &imports.variables {
             if let Some(owner) = self.owner(sees, module) {
-                self.reads_too(owner, names, by);
+                self.add_lookups(owner, names, by);
                 self.change(owner);
             }
         }
         for (module, _) in &imports.failed {
             if let Some(piece) = self.piece(sees, module) {
-                self.pieces[piece as usize].failed.say(by, (), &self.witnesses);
+                self.pieces[piece as usize].failed.record(by, (), &self.sources);
             }
         }
         loaded.into_iter().collect()
     }
 
-    fn reads_too(&mut self, distribution: u32, names: &[String], by: Witness) {
-        let reads = &mut self.distributions[distribution as usize].reads;
+    fn add_lookups(&mut self, distribution: u32, names: &[String], by: SourceId) {
+        let lookups = &mut self.distributions[distribution as usize].lookups;
         for variable in looked_up(names) {
-            if reads.len() < MAX_VARIABLES || reads.contains_key(&variable) {
-                reads.entry(variable).or_default().say(by, (), &self.witnesses);
+            if lookups.len() < MAX_VARIABLES || lookups.contains_key(&variable) {
+                lookups.entry(variable).or_default().record(by, (), &self.sources);
             }
         }
     }
 
-    fn requires(&mut self, importer: u32, of: u32, by: Witness) {
+    fn requires(&mut self, importer: u32, of: u32, by: SourceId) {
         let name = self.distributions[of as usize].distribution.name.clone();
         let requires = &mut self.distributions[importer as usize].requires;
         let at = requires.iter().position(|(other, _)| *other == name).unwrap_or(requires.len());
         if at == requires.len() {
-            requires.push((name, Words::default()));
+            requires.push((name, Statements::default()));
         }
-        requires[at].1.say(by, (), &self.witnesses);
+        requires[at].1.record(by, (), &self.sources);
     }
 
     /// The number of a set that says something. When there were too many, all that was said is forgotten: what is still
     /// needed is soon said again.
-    fn witness(&mut self, sees: &Set) -> Witness {
-        if let Some(number) = self.witnesses.number(sees) {
+    fn source(&mut self, sees: &Set) -> SourceId {
+        if let Some(number) = self.sources.number(sees) {
             return number;
         }
-        self.witnesses = Witnesses::default();
+        self.sources = Sources::default();
         self.weighing.clear();
         for entry in &mut self.distributions {
             entry.requires.clear();
-            entry.reads.clear();
-            entry.unforkable = Words::default();
-            entry.bytes = Words::default();
+            entry.lookups.clear();
+            entry.unforkable = Statements::default();
+            entry.bytes = Statements::default();
         }
         for piece in &mut self.pieces {
-            piece.measured = Words::default();
-            piece.failed = Words::default();
+            piece.measured = Statements::default();
+            piece.failed = Statements::default();
         }
         self.changes += 1;
         let changes = self.changes;
         self.distributions.iter_mut().for_each(|entry| entry.changed = changes);
         // The first of new ones has a number.
-        self.witnesses.number(sees).unwrap_or_default()
+        self.sources.number(sees).unwrap_or_default()
     }
 
     /// A zygote of `sees` that was asked to import `asked`, derived from one that had imported `had`, weighs that much beyond it.
     /// When there were too many, all are forgotten: each is made in vain once more at most.
-    pub(crate) fn weighed_as(&mut self, sees: &Set, asked: &Set, had: &Set, bytes: u64) {
+    pub(crate) fn record_bytes(&mut self, sees: &Set, asked: &Set, had: &Set, bytes: u64) {
         if self.weights.len() >= MAX_WEIGHTS {
             self.weights.clear();
         }
@@ -150,26 +150,26 @@ impl Book {
 
     /// A zygote of `sees` that imported `own` beyond the one that it was derived from weighs that much beyond it: where all
     /// of these are of one distribution, it is that one's weight.
-    pub(crate) fn weighed_alone(&mut self, sees: &Set, own: &Set, bytes: u64) {
+    pub(crate) fn record_bytes_alone(&mut self, sees: &Set, own: &Set, bytes: u64) {
         let owners = self.owners(own);
         let mut owners = owners.iter();
         if let (Some(owner), None) = (owners.next(), owners.next()) {
-            let by = self.witness(sees);
-            self.distributions[owner as usize].bytes.say(by, bytes, &self.witnesses);
+            let by = self.source(sees);
+            self.distributions[owner as usize].bytes.record(by, bytes, &self.sources);
         }
     }
 
     /// A zygote of `sees` whose own imports took that long costs that much. Each set counts once, and none for much more
     /// than could be expected: the line is everybody's.
-    pub(crate) fn weighed(&mut self, sees: &Set, milliseconds: f64, bytes: u64) {
-        let by = self.witness(sees);
+    pub(crate) fn record_memory(&mut self, sees: &Set, milliseconds: f64, bytes: u64) {
+        let by = self.source(sees);
         if !self.weighing.insert(by) {
             return;
         }
-        let expected = self.weighed.at(milliseconds).max(1.0);
+        let expected = self.memory_model.predict(milliseconds).max(1.0);
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
         let bytes = (bytes as f64).clamp(expected / SURPRISE, expected * SURPRISE);
-        self.weighed.add(believable(milliseconds), bytes);
+        self.memory_model.add(believable(milliseconds), bytes);
     }
 }
 

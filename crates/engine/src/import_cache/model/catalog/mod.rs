@@ -15,8 +15,8 @@ use std::collections::{HashMap, HashSet};
 
 use crate::distribution::Distribution;
 use crate::import_cache::model::lookups::found_as;
-use crate::import_cache::model::memory_model::Line;
-use crate::import_cache::model::provenance::{Trust, Witness, Witnesses, Words};
+use crate::import_cache::model::memory_model::MemoryModel;
+use crate::import_cache::model::provenance::{SourceId, Sources, Statements, Trust};
 use crate::import_cache::model::set::Set;
 use crate::status::ImportCost;
 
@@ -36,17 +36,17 @@ const MAX_WEIGHTS: usize = 1024;
 const NAME_BYTES: usize = 255;
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Book {
+pub(crate) struct Catalog {
     distributions: Vec<Entry>,
     numbers: HashMap<Distribution, u32>,
     pieces: Vec<Piece>,
     places: HashMap<(u32, String), u32>,
-    witnesses: Witnesses,
-    weighed: Line,
+    sources: Sources,
+    memory_model: MemoryModel,
     /// What zygotes weighed when one of them was last made, by what they see and are asked to import.
     weights: HashMap<(Set, Set), Weight>,
     /// Whose weight is in the line.
-    weighing: HashSet<Witness>,
+    weighing: HashSet<SourceId>,
     /// How often anything of any piece has changed.
     changes: u64,
 }
@@ -67,15 +67,15 @@ struct Entry {
     /// Which change was the last of its pieces'.
     changed: u64,
     /// Names of the distributions whose modules its modules were seen to import.
-    requires: Vec<(String, Words<()>)>,
+    requires: Vec<(String, Statements<()>)>,
     /// As what others find it.
     found_as: Set,
     /// What its modules were seen to look up.
-    reads: HashMap<u32, Words<()>>,
+    lookups: HashMap<u32, Statements<()>>,
     /// Why nothing that imported it can be forked.
-    unforkable: Words<String>,
+    unforkable: Statements<String>,
     /// What a zygote that imported nothing else weighs beyond the one that it was derived from.
-    bytes: Words<u64>,
+    bytes: Statements<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -83,17 +83,17 @@ struct Piece {
     distribution: u32,
     module: String,
     /// Its own import time in milliseconds, imports inside it apart, in zygotes.
-    measured: Words<f64>,
+    measured: Statements<f64>,
     /// The same as its share of what the first handler took to load that was seen to import it.
     shared: Option<f64>,
     /// Handlers of which it is known whether they import it, and how many of those do.
     told: u32,
     used: u32,
     /// Zygotes that could not import it.
-    failed: Words<()>,
+    failed: Statements<()>,
 }
 
-impl Book {
+impl Catalog {
     /// The number of a distribution.
     pub(crate) fn number(&mut self, distribution: &Distribution) -> u32 {
         if let Some(number) = self.numbers.get(distribution) {
@@ -107,9 +107,9 @@ impl Book {
             changed: 0,
             requires: Vec::new(),
             found_as: found_as(distribution),
-            reads: HashMap::new(),
-            unforkable: Words::default(),
-            bytes: Words::default(),
+            lookups: HashMap::new(),
+            unforkable: Statements::default(),
+            bytes: Statements::default(),
         });
         number
     }
@@ -132,11 +132,11 @@ impl Book {
         self.pieces.push(Piece {
             distribution,
             module,
-            measured: Words::default(),
+            measured: Statements::default(),
             shared: None,
             told: 0,
             used: 0,
-            failed: Words::default(),
+            failed: Statements::default(),
         });
         self.distributions[distribution as usize].pieces.push(piece);
         self.change(distribution);
@@ -198,17 +198,17 @@ impl Book {
 
     /// Whom those believe who locked `locked`.
     pub(crate) fn trust(&self, locked: &Set) -> Trust {
-        self.witnesses.trust(locked)
+        self.sources.trust(locked)
     }
 
     /// Milliseconds that importing the piece takes by itself, as a zygote has told that is believed.
     pub(crate) fn measured(&self, piece: u32, trust: &Trust) -> Option<f64> {
-        let mut words = self.pieces[piece as usize].measured.believed(trust);
-        words.next().map(|(_, milliseconds)| *milliseconds)
+        let mut statements = self.pieces[piece as usize].measured.trusted(trust);
+        statements.next().map(|(_, milliseconds)| *milliseconds)
     }
 
     /// The same by the word of anybody, as long as there is no better one.
-    pub(crate) fn hearsay(&self, piece: u32) -> f64 {
+    pub(crate) fn untrusted_cost(&self, piece: u32) -> f64 {
         let piece = &self.pieces[piece as usize];
         piece.shared.or_else(|| piece.measured.any().copied()).unwrap_or(DECLARED_MS)
     }
@@ -239,19 +239,19 @@ impl Book {
     }
 
     /// What a zygote whose own imports take that long can be expected to cost.
-    pub(crate) fn weigh(&self, milliseconds: f64) -> u64 {
+    pub(crate) fn expected_bytes(&self, milliseconds: f64) -> u64 {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "it is at least 1"
         )]
-        let bytes = self.weighed.at(milliseconds).max(1.0) as u64;
+        let bytes = self.memory_model.predict(milliseconds).max(1.0) as u64;
         bytes
     }
 
     /// What such a zygote weighed when it was last made, if it is to be derived from one that has imported `had`, and was
     /// then from one that had all of that.
-    pub(crate) fn weight(&self, sees: &Set, asked: &Set, had: &Set) -> Option<u64> {
+    pub(crate) fn last_bytes(&self, sees: &Set, asked: &Set, had: &Set) -> Option<u64> {
         let weight = self.weights.get(&(sees.clone(), asked.clone()))?;
         had.within(&weight.had).then_some(weight.bytes)
     }
@@ -262,43 +262,43 @@ impl Book {
     }
 
     /// Whether one of these distributions was looked up.
-    pub(crate) fn finds(&self, set: &Set, reads: &Set) -> bool {
-        set.iter().any(|number| self.distributions[number as usize].found_as.meets(reads))
+    pub(crate) fn finds(&self, set: &Set, lookups: &Set) -> bool {
+        set.iter().any(|number| self.distributions[number as usize].found_as.meets(lookups))
     }
 
     /// What a distribution looks up when it is imported, as those know who trust so.
-    pub(crate) fn reads<'a>(
+    pub(crate) fn lookups<'a>(
         &'a self,
         distribution: u32,
         trust: &'a Trust,
     ) -> impl Iterator<Item = u32> + 'a {
-        let reads = self.distributions[distribution as usize].reads.iter();
-        reads.filter(|(_, said)| said.believed(trust).next().is_some()).map(|(read, _)| *read)
+        let lookups = self.distributions[distribution as usize].lookups.iter();
+        lookups.filter(|(_, said)| said.trusted(trust).next().is_some()).map(|(read, _)| *read)
     }
 
     /// What can be imported by itself out of `pieces`, as those know who trust so: without what cannot be forked from or
     /// looks up any of `variables`, and without what was seen to import another distribution of which none of the name is
     /// among them.
     pub(crate) fn closed(&self, pieces: &Set, trust: &Trust, variables: &Set) -> Set {
-        let believed = |words: &Words<()>| words.believed(trust).next().is_some();
+        let trusted = |statements: &Statements<()>| statements.trusted(trust).next().is_some();
         let mut left = self.owners(pieces);
         loop {
             let names: Vec<&str> =
                 left.iter().map(|number| &*self.distribution(number).name).collect();
             let stands = |number: u32| {
                 let entry = &self.distributions[number as usize];
-                entry.unforkable.believed(trust).next().is_none()
-                    && !self.reads(number, trust).any(|read| variables.contains(read))
+                entry.unforkable.trusted(trust).next().is_none()
+                    && !self.lookups(number, trust).any(|read| variables.contains(read))
                     && entry
                         .requires
                         .iter()
-                        .all(|(name, said)| names.contains(&name.as_str()) || !believed(said))
+                        .all(|(name, said)| names.contains(&name.as_str()) || !trusted(said))
             };
             let standing: Set = left.iter().filter(|number| stands(*number)).collect();
             if standing.len() == left.len() {
                 let fails = |piece: u32| {
-                    let mut said = self.pieces[piece as usize].failed.believed(trust);
-                    said.any(|(witness, ())| left.within(self.witnesses.set(witness)))
+                    let mut said = self.pieces[piece as usize].failed.trusted(trust);
+                    said.any(|(source, ())| left.within(self.sources.set(source)))
                 };
                 let stays = |piece: &u32| left.contains(self.owner_of(*piece)) && !fails(*piece);
                 return pieces.iter().filter(stays).collect();

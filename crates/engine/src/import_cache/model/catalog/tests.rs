@@ -16,14 +16,14 @@ pub(crate) fn brings(name: &str, modules: &[&str]) -> Distribution {
 }
 
 /// A book of that many distributions of one module each; distribution and piece have the same number.
-pub(crate) fn simple(count: u8) -> Book {
-    let mut book = Book::default();
+pub(crate) fn simple(count: u8) -> Catalog {
+    let mut catalog = Catalog::default();
     for at in 0..count {
         let name = char::from(b'a' + at).to_string();
-        let number = book.number(&brings(&name, &[&name]));
-        book.piece(&[number].into_iter().collect(), &name);
+        let number = catalog.number(&brings(&name, &[&name]));
+        catalog.piece(&[number].into_iter().collect(), &name);
     }
-    book
+    catalog
 }
 
 fn file(module: &str, milliseconds: f64, importer: &str) -> LoadedFile {
@@ -46,64 +46,67 @@ fn report(files: Vec<LoadedFile>) -> Imports {
 
 #[test]
 fn a_lie_about_time_stays_within_what_can_be() {
-    let mut book = simple(2);
+    let mut catalog = simple(2);
     for said in [f64::MAX, -f64::MAX, f64::INFINITY] {
         let sees = set([0]);
-        book.measure(&sees, &report(vec![file("a", said, "")]));
-        let cost = book.measured(0, &book.trust(&sees)).unwrap();
+        catalog.measure(&sees, &report(vec![file("a", said, "")]));
+        let cost = catalog.measured(0, &catalog.trust(&sees)).unwrap();
         assert!((0.0..=MAX_MS).contains(&cost), "{said}");
     }
 }
 
 #[test]
 fn a_zygotes_report_teaches_costs_and_who_needs_whom() {
-    let mut book = Book::default();
+    let mut catalog = Catalog::default();
     let sees: Set = [
-        book.number(&brings("requests", &["requests"])),
-        book.number(&brings("urllib3", &["urllib3"])),
+        catalog.number(&brings("requests", &["requests"])),
+        catalog.number(&brings("urllib3", &["urllib3"])),
     ]
     .into_iter()
     .collect();
     let files =
         vec![file("requests", 8.0, ""), file("urllib3", 5.0, "requests"), file("json", 1.0, "")];
-    let loaded = book.measure(&sees, &report(files));
-    let trust = book.trust(&sees);
-    assert_eq!(book.modules(&loaded), ["requests", "urllib3"]);
-    let costs: Vec<_> = loaded.iter().map(|piece| book.measured(piece, &trust)).collect();
+    let loaded = catalog.measure(&sees, &report(files));
+    let trust = catalog.trust(&sees);
+    assert_eq!(catalog.modules(&loaded), ["requests", "urllib3"]);
+    let costs: Vec<_> = loaded.iter().map(|piece| catalog.measured(piece, &trust)).collect();
     assert_eq!(costs, [Some(8.0), Some(5.0)]);
     let requests: Set = loaded.iter().take(1).collect();
     assert!(
-        book.closed(&requests, &trust, &Set::default()).is_empty(),
+        catalog.closed(&requests, &trust, &Set::default()).is_empty(),
         "requests alone cannot be imported"
     );
-    assert_eq!(book.closed(&loaded, &trust, &Set::default()), loaded);
+    assert_eq!(catalog.closed(&loaded, &trust, &Set::default()), loaded);
 }
 
 #[test]
 fn what_leaves_threads_behind_and_what_needs_it_is_left_out() {
-    let mut book = Book::default();
+    let mut catalog = Catalog::default();
     let names = ["torch", "lightning", "numpy"];
-    let sees: Set = names.map(|name| book.number(&brings(name, &[name]))).into_iter().collect();
+    let sees: Set = names.map(|name| catalog.number(&brings(name, &[name]))).into_iter().collect();
     let files =
         vec![file("numpy", 5.0, ""), file("lightning", 1.0, ""), file("torch", 9.0, "lightning")];
     let left_by = vec!["torch".to_owned()];
-    let loaded = book.measure(&sees, &Imports { left_by, threads: 1, ..report(files) });
-    let closed = book.closed(&loaded, &book.trust(&sees), &Set::default());
-    assert_eq!(book.modules(&closed), ["numpy"]);
-    let said: Vec<_> = book.unforkable().map(|(of, why)| (&*of.name, why)).collect();
+    let loaded = catalog.measure(&sees, &Imports { left_by, threads: 1, ..report(files) });
+    let closed = catalog.closed(&loaded, &catalog.trust(&sees), &Set::default());
+    assert_eq!(catalog.modules(&closed), ["numpy"]);
+    let said: Vec<_> = catalog.unforkable().map(|(of, why)| (&*of.name, why)).collect();
     assert_eq!(said, [("torch", "torch leaves threads or processes behind")]);
 }
 
 #[test]
 fn an_optional_import_binds_only_those_who_locked_what_it_found() {
-    let mut book = simple(3);
+    let mut catalog = simple(3);
     let (pair, alone) = (set([0, 1]), set([0, 2]));
-    let loaded = book.measure(&pair, &report(vec![file("b", 5.0, "a"), file("a", 5.0, "")]));
+    let loaded = catalog.measure(&pair, &report(vec![file("b", 5.0, "a"), file("a", 5.0, "")]));
     let a = set([0]);
-    assert!(book.closed(&a, &book.trust(&pair), &Set::default()).is_empty(), "there it imports b");
-    assert_eq!(book.closed(&loaded, &book.trust(&pair), &Set::default()), loaded);
+    assert!(
+        catalog.closed(&a, &catalog.trust(&pair), &Set::default()).is_empty(),
+        "there it imports b"
+    );
+    assert_eq!(catalog.closed(&loaded, &catalog.trust(&pair), &Set::default()), loaded);
     assert_eq!(
-        book.closed(&a, &book.trust(&alone), &Set::default()),
+        catalog.closed(&a, &catalog.trust(&alone), &Set::default()),
         a,
         "who has no b imports a without it"
     );
@@ -111,7 +114,7 @@ fn an_optional_import_binds_only_those_who_locked_what_it_found() {
 
 #[test]
 fn a_package_that_lies_about_others_harms_only_who_locked_it() {
-    let mut book = simple(3);
+    let mut catalog = simple(3);
     // b's zygote says that a leaves threads, needs b, takes for ever, and fails.
     let liar = set([0, 1]);
     let files = vec![file("b", 1.0, "a"), file("a", f64::MAX, "")];
@@ -121,66 +124,73 @@ fn a_package_that_lies_about_others_harms_only_who_locked_it() {
         failed: vec![("a".to_owned(), "no".to_owned())],
         ..report(files)
     };
-    book.measure(&liar, &lies);
+    catalog.measure(&liar, &lies);
     let (a, victim) = (set([0]), set([0, 2]));
-    book.measure(&victim, &report(vec![file("a", 7.0, "")]));
+    catalog.measure(&victim, &report(vec![file("a", 7.0, "")]));
     for honest in [&victim, &a] {
-        assert_eq!(book.closed(&a, &book.trust(honest), &Set::default()), a);
+        assert_eq!(catalog.closed(&a, &catalog.trust(honest), &Set::default()), a);
     }
-    assert_eq!(book.measured(0, &book.trust(&victim)), Some(7.0));
-    assert_eq!(book.measured(0, &book.trust(&a)), None);
+    assert_eq!(catalog.measured(0, &catalog.trust(&victim)), Some(7.0));
+    assert_eq!(catalog.measured(0, &catalog.trust(&a)), None);
     assert!(
-        book.closed(&a, &book.trust(&liar), &Set::default()).is_empty(),
+        catalog.closed(&a, &catalog.trust(&liar), &Set::default()).is_empty(),
         "its own users believe it"
     );
-    assert_eq!(book.measured(0, &book.trust(&liar)), Some(MAX_MS));
+    assert_eq!(catalog.measured(0, &catalog.trust(&liar)), Some(MAX_MS));
 }
 
 #[test]
 fn what_is_said_of_names_and_numbers_of_modules_is_bounded() {
-    let mut book = simple(1);
+    let mut catalog = simple(1);
     let sees = set([0]);
-    assert_eq!(book.piece(&sees, &format!("a.{}", "x".repeat(300))), None);
+    assert_eq!(catalog.piece(&sees, &format!("a.{}", "x".repeat(300))), None);
     for at in 0..MAX_PIECES + 10 {
-        book.piece(&sees, &format!("a.m{at}"));
+        catalog.piece(&sees, &format!("a.m{at}"));
     }
-    assert_eq!(book.pieces_of(&sees).count(), MAX_PIECES);
-    assert_eq!(book.piece(&sees, "a"), Some(0), "what is known stays known");
+    assert_eq!(catalog.pieces_of(&sees).count(), MAX_PIECES);
+    assert_eq!(catalog.piece(&sees, "a"), Some(0), "what is known stays known");
 }
 
 #[test]
 fn when_too_many_have_spoken_all_is_forgotten_and_learning_goes_on() {
-    let mut book = simple(2);
+    let mut catalog = simple(2);
     for at in 0..5000 {
-        book.measure(&set([0, 10 + at]), &report(Vec::new()));
+        catalog.measure(&set([0, 10 + at]), &report(Vec::new()));
     }
     let sees = set([0]);
-    book.measure(&sees, &report(vec![file("a", 4.0, "")]));
-    assert_eq!(book.measured(0, &book.trust(&sees)), Some(4.0));
+    catalog.measure(&sees, &report(vec![file("a", 4.0, "")]));
+    assert_eq!(catalog.measured(0, &catalog.trust(&sees)), Some(4.0));
 }
 
 #[test]
 fn one_set_that_weighs_absurdly_much_does_not_change_what_others_are_expected_to() {
-    let mut book = simple(2);
-    let before = book.weigh(100.0);
+    let mut catalog = simple(2);
+    let before = catalog.expected_bytes(100.0);
     for _ in 0..1000 {
-        book.weighed(&set([0]), 100.0, 1 << 40);
+        catalog.record_memory(&set([0]), 100.0, 1 << 40);
     }
-    assert!(book.weigh(100.0) < before * 4, "{} {before}", book.weigh(100.0));
+    assert!(
+        catalog.expected_bytes(100.0) < before * 4,
+        "{} {before}",
+        catalog.expected_bytes(100.0)
+    );
 }
 
 #[test]
 fn a_load_is_shared_among_the_modules_that_nobody_measured() {
-    let mut book = Book::default();
-    let sees: Set = [book.number(&brings("a", &["a", "b"]))].into_iter().collect();
-    let known = book.measure(&sees, &report(vec![file("a", 4.0, "")]));
+    let mut catalog = Catalog::default();
+    let sees: Set = [catalog.number(&brings("a", &["a", "b"]))].into_iter().collect();
+    let known = catalog.measure(&sees, &report(vec![file("a", 4.0, "")]));
     let all: Set =
-        ["a", "a.x", "b"].into_iter().filter_map(|name| book.piece(&sees, name)).collect();
+        ["a", "a.x", "b"].into_iter().filter_map(|name| catalog.piece(&sees, name)).collect();
     let mut own = HashMap::new();
-    let trust = book.trust(&sees);
-    book.share(&all, 10.0, &trust, &mut own);
+    let trust = catalog.trust(&sees);
+    catalog.share(&all, 10.0, &trust, &mut own);
     let shares: Vec<_> = all.iter().map(|piece| own.get(&piece).copied()).collect();
     assert_eq!(shares, [None, Some(3.0), Some(3.0)]);
-    assert_eq!(all.iter().map(|piece| book.hearsay(piece)).collect::<Vec<_>>(), [4.0, 3.0, 3.0]);
+    assert_eq!(
+        all.iter().map(|piece| catalog.untrusted_cost(piece)).collect::<Vec<_>>(),
+        [4.0, 3.0, 3.0]
+    );
     assert!(known.within(&all));
 }
