@@ -41,7 +41,7 @@ pub(crate) fn admit(demand: Demand) -> Admission {
     if demand.idle > 0 {
         Admission::Resume
     } else if room && demand.free + demand.spare == 0 {
-        // Nobody can say when a call of another handler ends.
+        // It is unknown when a call of another handler ends.
         Admission::Refuse
     } else if room && demand.permits > 0 {
         Admission::Make

@@ -1,18 +1,20 @@
-//! The one memory budget: for idle instances, zygotes, and what zygotes that were given up have left behind.
+//! The one memory budget: for idle instances, zygotes, and what dropped zygotes left behind.
 //!
 //! ```text
 //!            most ┌────────┐            ┌─────
-//!                 │        │         ╱──┘         pressure: at once three quarters of what is used, and again
-//!   allowed now   │        └┐      ╱              while it lasts; after it: slowly back
+//!                 │        │         ╱──┘       under pressure: at once three quarters of what is
+//!   allowed now   │        └┐      ╱            used, and again while it lasts; after it: slowly back
 //!                 │         └────╱
 //! ```
-//! Busy instances are not in it: they are bounded by their own limits and by admission, and are never ended for memory.
-//! Zygotes that are being made are, at what they are expected to weigh; and packages that are being built, at what they
-//! weigh, but at most a quarter of it: one build is no reason to give up all caches.
+//! Busy instances are not in it: their own limits and admission bound them, and they are never
+//! destroyed for memory. Zygotes that are being made count at their expected size. Packages that
+//! are being built count at their size, but at most a quarter of the budget: one build is no reason
+//! to empty all caches.
 //!
-//! Two things are pressure. Too little memory is, at once and as far as it goes. That somebody waits for memory is when it
-//! lasts and little is available, and it takes no more than half of what was used when it began: a handler that thrashes at
-//! its own limit waits for ever, and would otherwise empty everybody's caches wherever little happens to be available.
+//! There are two kinds of pressure. A shortage of memory counts at once and without bound. Tasks
+//! waiting for memory count only when this lasts and little is available, and take at most half of
+//! what was used when it began: a handler that thrashes at its own limit waits for ever, and must
+//! not empty the caches of others.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,11 +29,13 @@ const SHRUNK: (u64, u64) = (3, 4);
 /// From nothing to all that is allowed again.
 const RESTORED: Duration = Duration::from_secs(120);
 
-/// Part of the time of late in which somebody waited for memory: beyond, there is pressure where little is available.
+/// Fraction of recent time in which tasks waited for memory, beyond which there is pressure where
+/// little is available.
 const STALLED: f64 = 0.1;
 
-/// A part of the memory that is little. Where more is available, those who wait have reached a limit of their own: no
-/// cache of ours would help them, and a handler at its limit must not empty everybody's.
+/// Fraction of memory that counts as little. Where more is available, tasks that wait have reached
+/// a limit of their own: shrinking caches would not help them, and a handler at its limit must not
+/// empty the caches of others.
 const LITTLE: f64 = 0.2;
 
 /// A part of the memory: when less is available, there is pressure.
@@ -46,13 +50,15 @@ const LEFT_TO_STALLS: u64 = 2;
 /// Part of the budget that builds count for at most.
 const BUILDS: u64 = 4;
 
-/// A part of the budget that is freed beyond need, so that not every instance that becomes idle evicts another.
+/// A part of the budget that is freed beyond need, so that not every instance that becomes idle
+/// evicts another.
 const SLACK: u64 = 64;
 
 /// How the host is off for memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pressure {
-    /// The part of the time since the last look in which some task waited for memory (PSI); none: the host cannot tell.
+    /// The part of the time since the last look in which some task waited for memory (PSI); none:
+    /// the host cannot tell.
     pub stalled: Option<f64>,
     /// The part of the memory that new work could have.
     pub available: f64,
@@ -64,13 +70,13 @@ impl Pressure {
         self.available < SCARCE
     }
 
-    /// Somebody waits for memory, and it may be for want of ours.
+    /// Tasks wait for memory, and shrinking the caches may help.
     fn stalls(self) -> bool {
         self.stalled.is_some_and(|part| part > STALLED) && self.available < LITTLE
     }
 }
 
-/// What a look has found.
+/// Result of one reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Finding {
     Calm,
@@ -81,7 +87,7 @@ enum Finding {
     Short,
 }
 
-/// The last look.
+/// One reading of the host's memory pressure.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     at: Instant,
@@ -117,7 +123,7 @@ pub(crate) struct Budget {
     making: AtomicU64,
     builds: AtomicU64,
     looked: Mutex<Option<Reading>>,
-    /// More is used than allowed.
+    /// Woken when more is used than allowed.
     pub(crate) exceeded: Notify,
 }
 
@@ -198,7 +204,7 @@ impl Budget {
         self.wake_if_exceeded();
     }
 
-    /// Wakes whoever makes room, if that is needed.
+    /// Wakes the task that makes room, if that is needed.
     pub(crate) fn wake_if_exceeded(&self) {
         if self.used() > self.now() {
             self.exceeded.notify_one();
@@ -253,7 +259,7 @@ mod tests {
             .prop_map(|(stalled, available)| Pressure { stalled, available })
     }
 
-    /// What is allowed after each of these looks, a second apart, by who uses all that is allowed.
+    /// What is allowed after each of these readings, a second apart, when all of it is used.
     fn allowed(most: u64, looks: impl IntoIterator<Item = Pressure>) -> Vec<u64> {
         let (budget, begin) = (Budget::new(most), Instant::now());
         let look = |(at, pressure): (u32, Pressure)| {

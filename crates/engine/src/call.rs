@@ -12,12 +12,12 @@ use thiserror::Error;
 use crate::handler::Handler;
 use crate::secrets::SecretsUnreadable;
 
-/// One call.
+/// One call of a handler.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Whom.
+    /// The handler that is called.
     pub handler: Arc<Handler>,
-    /// With what.
+    /// The request's body, as received.
     pub body: Bytes,
     /// The body's content type.
     pub content_type: String,
@@ -49,7 +49,8 @@ impl Start {
     }
 }
 
-/// A stage of a call. Its name is at once the tracing span, the metric label and the `Server-Timing` entry.
+/// A stage of a call. Its name is at once the tracing span, the metric label and the
+/// `Server-Timing` entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
@@ -127,7 +128,7 @@ impl Stages {
 /// What a handler returned.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// The result.
+    /// The result's bytes, as the handler encoded it.
     pub body: Bytes,
     /// Its content type.
     pub content_type: String,

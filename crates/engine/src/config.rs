@@ -5,7 +5,8 @@ use std::time::Duration;
 use sandbox::Limits;
 use serde::{Deserialize, Serialize};
 
-/// How long making one sandbox may take unless something else is set: the heaviest imports known take some ten seconds.
+/// How long making one sandbox may take unless something else is set: the heaviest imports known
+/// take some ten seconds.
 pub(crate) const CREATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Which zygotes there are.
@@ -16,9 +17,11 @@ pub enum ZygotePolicy {
     None,
     /// One for each Python, with nothing imported.
     Root,
-    /// Beside the roots one for each exact package set that is called, the least recently used given up first.
+    /// Beside the roots one for each exact package set that is called, the least recently used
+    /// given up first.
     PerLock,
-    /// SOCK §4.3 to the letter: a call that finds no exact match has one made from the best match, and waits for it.
+    /// SOCK §4.3 to the letter: a call that finds no exact match has one made from the best match,
+    /// and waits for it.
     Paper,
     /// Those that spare the calls of late most import time, as measured; made off the calls' path.
     #[default]
@@ -33,13 +36,15 @@ pub enum ZygotePolicy {
 pub struct EngineConfig {
     /// Whether finished instances are kept, paused, for further calls.
     pub handler_cache: bool,
-    /// Bytes that idle instances, zygotes and what zygotes left behind may cost together, as measured; the most recently
-    /// used root stays in any case. With `utility` it goes where it saves most, with other policies half to each.
+    /// Bytes that idle instances, zygotes and what zygotes left behind may cost together, as
+    /// measured; the most recently used root stays in any case. With `utility` it goes where it
+    /// saves most, with other policies half to each.
     pub memory_bytes: u64,
-    /// Bytes of these that idle instances may have, the least recently used given up first; 0 keeps none.
+    /// Bytes of these that idle instances may have, the least recently used given up first; 0 keeps
+    /// none.
     pub handler_cache_bytes: u64,
-    /// Most sandboxes over all handlers: instances, idle or busy, and zygotes. Beyond, an idle instance makes room for a
-    /// new one; where none is idle, the call is told to come back.
+    /// Most sandboxes over all handlers: instances, idle or busy, and zygotes. Beyond, an idle
+    /// instance makes room for a new one; where none is idle, the call is told to come back.
     pub sandboxes: usize,
     /// How many of them a zygote counts as: itself, and what its provider keeps ready below it.
     pub zygote_sandboxes: usize,
@@ -51,16 +56,19 @@ pub struct EngineConfig {
     pub zygotes: ZygotePolicy,
     /// Bytes of `memory_bytes` that zygotes may have.
     pub zygote_bytes: u64,
-    /// Zygotes between a root and the deepest one, that one included. Where each hands a part of its kernel uids down
-    /// (`warden::uids`), at a depth of two there are still thousands for instances, two below hardly any.
+    /// Zygotes between a root and the deepest one, that one included. Where each hands a part of
+    /// its kernel uids down (`warden::uids`), at a depth of two there are still thousands for
+    /// instances, two below hardly any.
     pub zygote_depth: usize,
-    /// Zygotes that nothing was made from for longer are destroyed, but the most recently used root.
+    /// Zygotes that nothing was made from for longer are destroyed, but the most recently used
+    /// root.
     pub zygote_idle: Duration,
     /// Starts after which one counts half as much as a new one, where popularity decides.
     pub zygote_half_life: f64,
     /// The recent interval over which the paper's policy counts uses.
     pub zygote_window: Duration,
-    /// A zygote whose interpreter is older is replaced by a new one: all that come from it share its layout of memory.
+    /// A zygote whose interpreter is older is replaced by a new one: all that come from it share
+    /// its layout of memory.
     pub zygote_age: Duration,
     /// A zygote that was forked more often is replaced by a new one.
     pub zygote_forks: u64,
@@ -68,7 +76,8 @@ pub struct EngineConfig {
     pub zygote_limits: Limits,
     /// A zygote that could not be made, or was lost, is not tried again before this has passed.
     pub zygote_retry: Duration,
-    /// Threads that a handler's numeric libraries may have in a pool, as far as its own limit of processes allows.
+    /// Threads that a handler's numeric libraries may have in a pool, as far as its own limit of
+    /// processes allows.
     pub pool_threads: u32,
     /// Sandboxes that calls may be making at once.
     pub creations: usize,
@@ -82,9 +91,11 @@ pub struct EngineConfig {
     pub retry_after: Duration,
     /// Largest body of a reply, in bytes.
     pub reply_bytes: usize,
-    /// Output passed on for one call, in bytes, what says whose it is included; the rest is counted and dropped.
+    /// Output passed on for one call, in bytes, what says whose it is included; the rest is counted
+    /// and dropped.
     pub log_bytes: usize,
-    /// Messages of its guest that are read for one call; one more, and its answer is not acceptable.
+    /// Messages of its guest that are read for one call; one more, and its answer is not
+    /// acceptable.
     pub messages: u64,
 }
 

@@ -1,16 +1,18 @@
-//! What the engine and one guest say to each other, on the instance's channel.
+//! The messages between the engine and one guest, on the instance's channel.
 //!
 //! ```text
-//!   open ──► Load is on its way ──loaded──► ready for calls ──Invoke──► … ──done | failed──► ready for calls
+//!   open ──► Load sent ──loaded──► ready for calls ──Invoke──► … ──done | failed──► ready for calls
 //! ```
 //!
-//! Anything else that arrives ends the conversation for good ([`ConversationError`]): the caller destroys the instance. `Load` is
-//! sent without waiting for the guest's `ready`, whether that arrives here or was read by the provider.
+//! Any other message ends the conversation for good ([`ConversationError`]): the caller destroys the
+//! instance. `Load` is sent without waiting for the guest's `ready`, whether that arrives here or
+//! was read by the provider.
 //!
-//! What its processes write around it is read meanwhile ([`Drain`]), else they would wait for us.
+//! Output that the instance's processes write beside the channel is read meanwhile ([`Drain`]);
+//! otherwise they would block.
 //!
-//! Reading goes on while a request is being written: a guest that fills its channel with output before it reads its
-//! call would otherwise wait for us as we wait for it.
+//! Reading goes on while a request is being written: a guest that fills its channel with output
+//! before it reads its call would otherwise deadlock with the engine.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -55,7 +57,8 @@ pub(crate) enum ConversationError {
 }
 
 impl Conversation {
-    /// Starts with `first`, which is on its way when this returns. `output`: see [`Instance::output`](sandbox::Instance).
+    /// Starts with `first`, which is on its way when this returns. `output`: see
+    /// [`Instance::output`](sandbox::Instance).
     pub(crate) fn open(
         channel: OwnedFd,
         output: Option<OwnedFd>,
@@ -67,8 +70,8 @@ impl Conversation {
         stream.set_nonblocking(true)?;
         let mut outgoing = Vec::new();
         first.encode(b"", &mut outgoing).map_err(io::Error::other)?;
-        // Before tokio knows the socket: registering it first costs a turn of the event loop. What fails here fails
-        // again, and is told, when the reply is awaited.
+        // Before tokio knows the socket: registering it first costs a turn of the event loop. What
+        // fails here fails again, and is told, when the reply is awaited.
         let sent = io::Write::write(&mut &stream, &outgoing).unwrap_or(0);
         let holds_load = sent < outgoing.len();
         if !holds_load {
@@ -86,8 +89,8 @@ impl Conversation {
         request.encode(body, &mut self.outgoing).map_err(protocol)
     }
 
-    /// Writes what is left to write and reads until something else than output arrives. What is written around the guest is
-    /// passed on as written `during` a call.
+    /// Writes what is left to write and reads until something else than output arrives. What is
+    /// written around the guest is passed on as written `during` a call.
     pub(crate) async fn reply(
         &mut self,
         relay: &mut Relay,
@@ -132,8 +135,9 @@ impl Conversation {
         relay: &mut Relay,
     ) -> Result<Option<(Reply, Vec<u8>)>, ConversationError> {
         loop {
-            // A socket that `try_read` never found empty is ready without taking any of the task's budget (tokio 1.54): a guest
-            // that writes faster than we read would keep the thread, and no deadline would be looked at.
+            // A socket that `try_read` never found empty is ready without taking any of the task's
+            // budget (tokio 1.54): a guest that writes faster than we read would keep the thread,
+            // and no deadline would be looked at.
             consume_budget().await;
             let frame = self.decoder.next_frame().map_err(|error| match error {
                 FrameError::BodyTooLong { length, .. } => too_long(length, self.reply_bytes),
@@ -168,7 +172,8 @@ impl Conversation {
             match self.stream.try_write(&self.outgoing[self.sent..]) {
                 Ok(count) => self.sent += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                // Its end is closed. What it said before that is still to be read, and then the end is seen.
+                // Its end is closed. What it said before that is still to be read, and then the end
+                // is seen.
                 Err(_) => self.sent = self.outgoing.len(),
             }
         }
@@ -216,7 +221,7 @@ fn protocol(error: MessageError) -> ConversationError {
     ConversationError::Protocol(error.to_string())
 }
 
-/// What a reply is called, for the caller who did not expect it.
+/// The error for an unexpected reply.
 pub(crate) fn unexpected(reply: &Reply) -> ConversationError {
     let name = match reply {
         Reply::Ready { .. } => "ready",

@@ -8,11 +8,12 @@ use serde::{Deserialize, Serialize};
 pub struct Distribution {
     /// Normalised name (PEP 503).
     pub name: String,
-    /// Exact version.
+    /// Exact version, as the lock states it.
     pub version: String,
     /// Names its directory in the install cache: content, interpreter and platform included.
     pub wheel: String,
-    /// Outermost importable modules that it brings, dotted below namespace packages; longest prefix wins.
+    /// Outermost importable modules that it brings, dotted below namespace packages; longest prefix
+    /// wins.
     pub modules: Vec<String>,
 }
 
@@ -36,7 +37,8 @@ impl Distribution {
         }
     }
 
-    /// How much of `module`'s name it claims, in bytes; whoever of a lock claims most brings the module.
+    /// Length in bytes of the longest prefix of `module` that it claims; the distribution of a lock
+    /// that claims the most provides the module.
     pub(crate) fn claim(&self, module: &str) -> Option<usize> {
         if self.is_whole_lock() {
             return Some(0);

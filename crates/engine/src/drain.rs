@@ -1,12 +1,12 @@
-//! Reads what an instance's processes write to descriptors 1 and 2, around its guest.
+//! Reads what an instance's processes write to descriptors 1 and 2, beside its channel.
 //!
 //! ```text
 //!   C libraries, os.write(1, …), subprocesses, /dev/stdout ─► pipe ─► Drain ─► whole lines ─► Relay
 //! ```
 //!
-//! What was written before the guest answered is in the pipe when the answer arrives, so that each call gets its own. A process
-//! that writes faster than the worker reads waits, as at any pipe. After [`FREELY`] bytes of a call the worker reads slower: a
-//! flood costs it little.
+//! What was written before the guest answered is in the pipe when the answer arrives, so that each
+//! call gets its own output. A process that writes faster than the worker reads blocks, as at any
+//! pipe. After [`FREELY`] bytes of a call the worker reads slower: a flood costs it little.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -24,8 +24,8 @@ use crate::relay::Relay;
 /// Bytes read at once: what a pipe holds by default (pipe(7)).
 const READ: usize = 64 << 10;
 
-/// Bytes of one call that are read as fast as they come, and the most that are read when it is over: no sandbox's pipe holds
-/// more (`fs.pipe-max-size`, proc_sys_fs(5)).
+/// Bytes of one call that are read as fast as they come, and the most that are read when it is
+/// over: no sandbox's pipe holds more (`fs.pipe-max-size`, proc_sys_fs(5)).
 const FREELY: usize = 1 << 20;
 
 /// The time from one read to the next beyond these: 64 MB/s at most.
@@ -52,7 +52,8 @@ impl Drain {
         Ok(Self { pipe, line: Vec::new(), read: 0, next: Instant::now() })
     }
 
-    /// Waits until something is written during a call, and passes it on. May be dropped while it waits: nothing is lost.
+    /// Waits until something is written during a call, and passes it on. May be dropped while it
+    /// waits: nothing is lost.
     pub(crate) async fn pass(&mut self, relay: &mut Relay, during: &str) {
         let Some(pipe) = &self.pipe else {
             return std::future::pending().await;

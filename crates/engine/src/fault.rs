@@ -1,12 +1,13 @@
-//! Fault points: where `make soak` holds whatever comes by, so that what it breaks meanwhile breaks exactly there.
+//! Fault points: where `make soak` holds a task, so that what it breaks breaks exactly there.
 //!
 //! ```text
 //!   soak                                     worker
-//!   makes DIR/fork ────────────────────────► whoever comes to `fork` first renames it to fork.held, and waits
+//!   makes DIR/fork ────────────────────────► the first task at `fork` renames it to fork.held, waits
 //!   sees fork.held, breaks something,
 //!   removes fork.held ─────────────────────► goes on
 //! ```
-//! DIR is what `LAMBSWOOL_FAULTS` names. Only builds with debug assertions have these points: what is shipped has none.
+//! DIR is the value of `LAMBSWOOL_FAULTS`. Only builds with debug assertions have these points; a
+//! release has none.
 
 /// A point of this name; an ordinary call passes at once.
 #[cfg(not(debug_assertions))]

@@ -1,4 +1,4 @@
-//! A deployed function, ready to run.
+//! A deployed version of a function, ready to run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,7 +46,8 @@ pub struct Handler {
     pub id: VersionId,
     /// The name it was deployed under.
     pub name: String,
-    /// Whose it is. Nothing that has run one tenant's code or imported its packages serves another's.
+    /// Whose it is. Nothing that has run one tenant's code or imported its packages serves
+    /// another's.
     #[serde(default = "default_tenant", skip_serializing_if = "is_default_tenant")]
     pub tenant: String,
     /// What it runs in.
@@ -59,12 +60,14 @@ pub struct Handler {
     pub python: PythonSpec,
     /// Its exact package set; none when it locked nothing.
     pub packages: Option<Layer>,
-    /// Exactly what its lock holds, sorted by name; empty when it locked nothing, or when only the directory is known.
+    /// Exactly what its lock holds, sorted by name; empty when it locked nothing, or when only the
+    /// directory is known.
     #[serde(default)]
     pub distributions: Arc<[Distribution]>,
-    /// Top-level modules of the locked distributions that it names itself: what a zygote for this set imports.
+    /// Top-level modules of the locked distributions that it names itself: what a zygote for this
+    /// set imports.
     pub imports: Vec<String>,
-    /// Its code.
+    /// The layer that holds its code.
     pub code: Layer,
     /// The names in its code's uppermost directory, where they are few.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -79,7 +82,8 @@ pub struct Handler {
     pub binary: bool,
     /// Environment variables.
     pub environment: BTreeMap<String, String>,
-    /// Names of the environment variables that its own code sets, as the deploy read them there; `*` where it may set any others.
+    /// Names of the environment variables that its own code sets, as the deploy read them there;
+    /// `*` where it may set any others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sets: Vec<String>,
     /// Whether it may be forked from what has imported its packages ahead.
@@ -93,12 +97,12 @@ pub struct Handler {
     pub clashes: Vec<(String, String)>,
     /// Limits of each instance.
     pub limits: Limits,
-    /// Network class.
+    /// Its network class, which its zygotes share.
     pub network: Network,
     /// Where it may connect to, where that class is [`Network::Egress`].
     #[serde(default = "nowhere", skip_serializing_if = "is_nowhere")]
     pub egress: Arc<[Destination]>,
-    /// Longest call.
+    /// Longest duration of a call.
     pub timeout: Duration,
     /// Most instances at a time.
     pub concurrency: u32,

@@ -1,7 +1,8 @@
-//! The handler cache: idle instances by handler, least recently used first, under a cap of measured memory.
+//! The handler cache: idle instances by handler, least recently used first, under a cap of measured
+//! memory.
 //!
-//! Plain data: whatever is taken out is returned, and is dropped by the caller outside any lock. Time comes in as an
-//! argument.
+//! Plain data: whatever is taken out is returned, and is dropped by the caller outside any lock.
+//! Time comes in as an argument.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -146,8 +147,8 @@ impl<T> HandlerCache<T> {
     }
 }
 
-/// Which items must go so that the rest fits: one that alone is more than the whole budget, then the least recently
-/// used. `items` come in that order.
+/// Which items must go so that the rest fits: one that alone is more than the whole budget, then
+/// the least recently used. `items` come in that order.
 pub(crate) fn evict(
     items: impl Iterator<Item = (Ticket, u64)> + Clone,
     mut bytes: u64,

@@ -5,8 +5,9 @@
 //!     └──────┴───────┴── dropped: destroyed
 //! ```
 //!
-//! Only a call that ended well leaves its instance in use. Every other way out of a call, a dropped future included, drops
-//! the instance, which destroys the sandbox; so what is parked never has anything in flight.
+//! Only a call that ended well leaves its instance in use. Every other way out of a call, a dropped
+//! future included, drops the instance and so destroys the sandbox. A parked instance therefore
+//! never has anything in flight.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,18 +26,20 @@ use crate::pages::Pages;
 use crate::relay::Relay;
 use crate::secrets::SecretEnvironment;
 
-/// Waiting for a dead sandbox's cause of death, at most: who tells it may be busy with others on a machine under load.
+/// Longest wait for a dead sandbox's cause of death: the warden may be busy on a machine under
+/// load.
 const AUTOPSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Waiting for the last words of an instance that is given up, at most: its caller waits as well.
+/// Longest wait for the last output of an instance that is destroyed: its caller waits as well.
 const LAST_OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Most modules that a handler may say it imported, and the longest name among them. Large package sets load some five
-/// thousand.
+/// Most modules that a handler may say it imported, and the longest name among them. Large package
+/// sets load some five thousand.
 const MAX_MODULES: usize = 20_000;
 const MAX_MODULE_BYTES: usize = 255;
 
-/// Of the processes and threads that a handler may have, one pool of threads gets the fourth part at most.
+/// Of the processes and threads that a handler may have, one pool of threads gets the fourth part
+/// at most.
 const POOL_PART: u32 = 4;
 
 /// An instance and its channel.
@@ -62,17 +65,17 @@ pub(crate) struct PausableSandbox {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RunState {
-    /// A call has it.
+    /// A call is using it.
     Busy,
-    /// No call has it; it runs, and is to be paused.
+    /// Idle and running, to be paused.
     Idle,
-    /// No call has it, and it is paused.
+    /// Idle and paused.
     Paused,
 }
 
 impl LoadedInstance {
-    /// Takes the channel of a new instance and sends it its code's name. `observe`: it is to say what it imports; `pages`:
-    /// those of the zygote that it was forked from.
+    /// Takes the channel of a new instance and sends it its code's name. `observe`: it is to say
+    /// what it imports; `pages`: those of the zygote that it was forked from.
     pub(crate) fn open(
         mut sandbox: Box<dyn Instance>,
         handler: &Handler,
@@ -183,7 +186,8 @@ impl LoadedInstance {
         limit: Duration,
     ) -> Result<(Reply, Vec<u8>), CallError> {
         loop {
-            // `timeout_at` asks the channel first: who has always said something more is never waited for.
+            // `timeout_at` asks the channel first: who has always said something more is never
+            // waited for.
             if Instant::now() >= deadline {
                 return Err(CallError::TimedOut { limit });
             }
@@ -236,7 +240,8 @@ impl LoadedInstance {
             return false;
         }
         *run_state = RunState::Busy;
-        // Asked before anything is sent to it, so that a call is never lost in a dead instance's channel.
+        // Asked before anything is sent to it, so that a call is never lost in a dead instance's
+        // channel.
         self.pausable.sandbox.alive()
     }
 }
@@ -244,7 +249,8 @@ impl LoadedInstance {
 impl PausableSandbox {
     /// Pauses it, unless a call took it meanwhile: then false.
     ///
-    /// Under the lock: a call that takes it at this moment must find it either paused or not, never half-way.
+    /// Under the lock: a call that takes it at this moment must find it either paused or not, never
+    /// half-way.
     pub(crate) fn pause(&self) -> io::Result<bool> {
         let mut run_state = self.run_state.lock().unwrap_or_else(PoisonError::into_inner);
         if *run_state == RunState::Idle {
@@ -254,7 +260,7 @@ impl PausableSandbox {
         Ok(*run_state == RunState::Paused)
     }
 
-    /// What it costs; the most that it may cost where the host cannot tell.
+    /// Bytes that it costs; its limit where the host cannot tell.
     pub(crate) fn weigh(&self) -> u64 {
         self.sandbox.memory().unwrap_or(self.limit_bytes)
     }
@@ -264,7 +270,8 @@ impl PausableSandbox {
     }
 }
 
-/// The names that a guest says, one a line; what no module can be called is left out, and so is what is beyond bounds.
+/// The names that a guest says, one a line; what no module can be called is left out, and so is
+/// what is beyond bounds.
 fn modules(names: &[u8]) -> Vec<String> {
     let names = names.split(|byte| *byte == b'\n').filter_map(|name| str::from_utf8(name).ok());
     let plausible = |name: &&str| !name.is_empty() && name.len() <= MAX_MODULE_BYTES;

@@ -3,19 +3,30 @@
 //! ```text
 //!              ┌ idle instance ──────────────────────────────────────── resume ┐
 //!   call ► admit                                                               ├► call ► reply ► park
-//!              └ a place and a permit ► import_cache ► fork ► load ────────────┘
+//!              └ a seat and a permit ► import_cache ► fork ► load ─────────────┘
 //! ```
 //!
-//! The engine knows handlers, calls and the seam (`sandbox`), and nothing of containers, HTTP or disks. What it decides
-//! is decided by plain functions over plain data (`admit`, `handler_cache`, `import_cache`'s `select`, `plan` and
-//! `evict`); the rest does what they return.
+//! The engine knows handlers, calls and the seam (`sandbox`), and nothing of containers, HTTP or
+//! disks. Its decisions are plain functions over plain data (`admit`, `handler_cache`, and
+//! `import_cache`'s `policy`); the rest does what they return.
 //!
 //! | if | then |
 //! | --- | --- |
 //! | a call is cancelled, times out or breaks the protocol | its sandbox is destroyed, never parked |
 //! | an idle instance has died | the next one, or a new one, serves the call |
-//! | a zygote is lost or answers with an impostor | it is dropped, and the call goes on from the next, in the end from none |
+//! | a zygote is lost, or an impostor answers for it | it is dropped, and the call goes on from the next one, in the end from none |
 //! | `Invoke` was sent | nothing is ever retried |
+//!
+//! Files depend on each other in one direction:
+//!
+//! ```text
+//!   engine/        what can be asked, and a call's stages
+//!   import_cache/  zygotes (work → state → policy → model)      scheduler/  leases, seats, waiting calls
+//!        └──────── warm_pool: what the import cache may ask of idle instances ◄───────┘
+//!   instance       a sandbox with its handler loaded: conversation, drain, relay, pages
+//!   budget · traffic · popularity · handler_cache · admit                 plain data and decisions
+//!   call · handler · package · zygote_tree · distribution · config        words
+//! ```
 
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,11 @@
-//! Output of handlers, in pieces, and what these take in a log.
+//! Output of handlers, in pieces, and the bytes that these take in a log.
 //!
 //! ```text
-//!   2026-11-21T21:15:38.123Z 6f9c…-… stdout the text ⏎        a line for each that the text has
+//!   2026-11-21T21:15:38.123Z 6f9c…-… stdout the text ⏎        one such line for each line of text
 //!   └─────────── 33 bytes and the id ───────┘
 //! ```
 //!
-//! A line may hold nothing and takes all that nonetheless: who counts only the text counts a seventieth.
+//! An empty line takes all of the prefix: counting only the text would count a seventieth of it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use sandbox::wire::LogStream;
 
 use crate::handler::Handler;
 
-/// Bytes in front of a line's text, beside its invocation's id: when it was written, on which stream, and the spaces between.
+/// Bytes in front of a line's text, beside its invocation's id: when it was written, on which
+/// stream, and the spaces between.
 const IN_FRONT: usize = 33;
 
 /// A byte, or a few, that are no UTF-8 are replaced by a character of so many bytes.
@@ -24,19 +25,19 @@ const REPLACED: usize = 3;
 /// A piece of a handler's output.
 #[derive(Clone, Debug)]
 pub struct LogLine {
-    /// Who wrote.
+    /// The handler that wrote it.
     pub handler: Arc<Handler>,
     /// During which invocation; empty while loading.
     pub invocation: String,
-    /// Where it wrote.
+    /// The stream that it was written to.
     pub stream: LogStream,
     /// What it wrote: whole lines where possible, at most 64 KiB.
     pub text: Bytes,
 }
 
 impl LogLine {
-    /// Bytes that it takes in a log: its text, and for each line of it what says whose it is. Carriage returns that a log
-    /// leaves out count, too.
+    /// Bytes that it takes in a log: its text, and for each line of it what says whose it is.
+    /// Carriage returns that a log leaves out count, too.
     #[must_use]
     pub fn weight(&self) -> usize {
         weight(&self.text, in_front(&self.invocation))
@@ -78,7 +79,8 @@ pub(crate) fn whole_characters(text: &[u8]) -> usize {
     text.len()
 }
 
-/// How many bytes of a text's beginning take no more than `room`: whole lines if any fit, else a part of the first.
+/// How many bytes of a text's beginning take no more than `room`: whole lines if any fit, else a
+/// part of the first.
 pub(crate) fn fitting(text: &[u8], in_front: usize, room: usize) -> usize {
     let Some(of_text) = room.checked_sub(in_front + 1) else { return 0 };
     if weight(text, in_front) <= room {

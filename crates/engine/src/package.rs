@@ -13,8 +13,8 @@ pub trait PackageStore: Send + Sync + Debug {
     /// The layer that holds exactly `set`; made when it is not there (hard links: milliseconds).
     fn layer<'a>(&'a self, python: &'a PythonSpec, set: &'a [Distribution]) -> Pending<'a, Layer>;
 
-    /// Bytes that the distribution has on disk, as SOCK's eviction weighs it; 0 where that is not known. Does not wait:
-    /// it is asked on the path of calls.
+    /// Bytes that the distribution has on disk, as SOCK's eviction weighs it; 0 where that is not
+    /// known. Does not wait: it is asked on the path of calls.
     fn disk_bytes(&self, distribution: &Distribution) -> u64;
 }
 

@@ -1,14 +1,14 @@
-//! Memory that a zygote shares with what came from it, and that outlives it with that.
+//! Memory that a zygote shares with its descendants, and that outlives the zygote with them.
 //!
-//! The kernel charges a page to the group of whoever touched it first. A zygote that is given up leaves its pages to
-//! those forked from it, charged to a group that is gone: no sandbox's own figure shows them (seen on Linux 6.18, cgroups
-//! version 1 and 2: of 256 MiB, all stay until the last child ends).
+//! The kernel charges a page to the cgroup that touched it first. A dropped zygote leaves its pages
+//! to its forks, charged to a cgroup that is gone: no sandbox's own figure shows them (seen on Linux
+//! 6.18, cgroups version 1 and 2: of 256 MiB, all stay until the last child ends).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// The pages of one zygote. Held by the zygote, by each instance forked from it, and by the pages of each zygote derived
-/// from it.
+/// The pages of one zygote. Held by the zygote, by each instance forked from it, and by the pages
+/// of each zygote derived from it.
 #[derive(Debug)]
 pub(crate) struct Pages {
     /// As measured when its imports were done: what those forked from it find there.
@@ -37,7 +37,8 @@ impl Pages {
     }
 }
 
-/// What whoever holds `pages` keeps from being freed: an equal part of what each zygote left behind in its line.
+/// Bytes that one holder of `pages` keeps from being freed: an equal share of what each zygote in
+/// its line left behind.
 pub(crate) fn share(pages: &Arc<Pages>) -> u64 {
     let (mut bytes, mut part) = (0, 1);
     let mut at = Some(pages);
@@ -63,7 +64,8 @@ impl Ledger {
         self.all().push(Arc::downgrade(pages));
     }
 
-    /// Bytes of zygotes that are gone, kept from being freed by what came from them, busy instances included.
+    /// Bytes of zygotes that are gone, kept from being freed by what came from them, busy instances
+    /// included.
     pub(crate) fn left(&self) -> u64 {
         let mut all = self.all();
         all.retain(|pages| pages.strong_count() > 0);

@@ -54,8 +54,8 @@ impl Popularity {
         rates[busy].count(now);
     }
 
-    /// Calls a second that come while at least `busy` others of the handler are under way: those that need one more
-    /// instance than that.
+    /// Calls a second that come while at least `busy` others of the handler are under way: those
+    /// that need one more instance than that.
     pub(crate) fn per_second(&self, handler: &VersionId, busy: usize, now: Instant) -> f64 {
         let rates = self.0.get(handler).and_then(|rates| rates.get(busy..)).unwrap_or_default();
         rates.iter().map(|rate| rate.per_second(now)).sum()
@@ -65,7 +65,7 @@ impl Popularity {
         self.0.remove(handler);
     }
 
-    /// Forgets who was not called for long.
+    /// Forgets handlers without recent calls.
     pub(crate) fn tidy(&mut self, now: Instant) {
         self.0.retain(|_, rates| rates.iter().any(|rate| rate.weight(now) > FORGOTTEN));
     }

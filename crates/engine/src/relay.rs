@@ -12,10 +12,12 @@ use crate::output::{LogLine, LogSink, first_piece, fitting, in_front, weight};
 /// Longest text of a piece that a sink gets, in bytes.
 const PIECE: usize = 64 << 10;
 
-/// What a piece takes in a log at most, in bytes: as much again as its text where its lines are short.
+/// What a piece takes in a log at most, in bytes: as much again as its text where its lines are
+/// short.
 const PIECE_IN_LOG: usize = 2 * PIECE;
 
-/// The way of one call's output. When it is dropped, however the call ended, it says what did not fit.
+/// The way of one call's output. When it is dropped, however the call ended, it says what did not
+/// fit.
 #[derive(Debug)]
 pub(crate) struct Relay {
     sink: Arc<dyn LogSink>,
@@ -44,9 +46,10 @@ impl Relay {
         left.is_some()
     }
 
-    /// Passes on what the guest says was written during `claim`. What stands in front of each line in the log counts as the
-    /// text does, and so does the header in which the guest says whose it is, where that is longer: one piece for every byte,
-    /// or a newline for every byte, would else cost a hundred times what it may.
+    /// Passes on what the guest says was written during `claim`. What stands in front of each line
+    /// in the log counts as the text does, and so does the header in which the guest says whose it
+    /// is, where that is longer: one piece for every byte, or a newline for every byte, would else
+    /// cost a hundred times what it may.
     pub(crate) fn pass(
         &mut self,
         claim: String,
@@ -54,7 +57,8 @@ impl Relay {
         text: Vec<u8>,
         header_bytes: usize,
     ) {
-        // The guest may say what it likes; a name that could break a log line is replaced by the true one.
+        // The guest may say what it likes; a name that could break a log line is replaced by the
+        // true one.
         let harmless = claim.is_empty() || claim.parse::<InvocationId>().is_ok();
         let invocation = if harmless { claim } else { self.invocation.to_string() };
         self.left = self.left.saturating_sub(header_bytes.saturating_sub(in_front(&invocation)));

@@ -1,4 +1,4 @@
-//! What a function is told when it is loaded, and nobody else ever.
+//! Secrets: told to a function when it is loaded, and to no other.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -8,7 +8,8 @@ use zeroize::Zeroizing;
 
 use crate::handler::Handler;
 
-/// Variables of a handler's environment whose values are secret. They are overwritten when they are dropped.
+/// Variables of a handler's environment whose values are secret. They are overwritten when they are
+/// dropped.
 pub type SecretEnvironment = BTreeMap<String, Zeroizing<String>>;
 
 /// The secrets of a function cannot be read; says why, and nothing of them.
@@ -18,8 +19,9 @@ pub struct SecretsUnreadable(pub String);
 
 /// Knows the secrets of functions.
 ///
-/// An instance has those that were there when it was loaded. Who changes one calls [`Engine::renew`](crate::Engine::renew)
-/// afterwards: secrets are read when an instance has its place already, so none that was loaded before is kept.
+/// An instance has those that were there when it was loaded. Who changes one calls
+/// [`Engine::renew`](crate::Engine::renew) afterwards: secrets are read when an instance has its
+/// place already, so none that was loaded before is kept.
 pub trait SecretStore: Send + Sync + Debug {
     /// Those of a handler's function. On the path of calls that make an instance: it must not wait.
     ///
@@ -31,7 +33,7 @@ pub trait SecretStore: Send + Sync + Debug {
     fn names(&self, handler: &Handler) -> Vec<String>;
 }
 
-/// There are none.
+/// A store without secrets.
 #[derive(Clone, Copy, Debug)]
 pub struct NoSecrets;
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// A look at the whole engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EngineStatus {
-    /// Instances.
+    /// Instances of all handlers.
     pub instances: InstanceStatus,
     /// The memory budget.
     pub memory: MemoryStatus,
@@ -46,7 +46,8 @@ pub struct InstanceStatus {
 pub struct MemoryStatus {
     /// Bytes that idle instances, zygotes and what zygotes left behind may cost together.
     pub most_bytes: u64,
-    /// Bytes that they may cost now: fewer while the host is short of memory, and for a while after.
+    /// Bytes that they may cost now: fewer while the host is short of memory, and for a while
+    /// after.
     pub allowed_bytes: u64,
     /// Bytes that they cost, as last measured.
     pub used_bytes: u64,
@@ -54,12 +55,13 @@ pub struct MemoryStatus {
     pub left_bytes: u64,
 }
 
-/// One zygote.
+/// A zygote that can be forked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ZygoteStatus {
-    /// Its name.
+    /// The zygote's sandbox id.
     pub id: SandboxId,
-    /// The one that it was derived from, or the nearest of its ancestors that is still there; none for a root.
+    /// The one that it was derived from, or the nearest of its ancestors that is still there; none
+    /// for a root.
     pub parent: Option<SandboxId>,
     /// The Python that it runs.
     pub base: Layer,
@@ -67,7 +69,8 @@ pub struct ZygoteStatus {
     pub tenant: String,
     /// The directory that it imports from; none for a root.
     pub packages: Option<Layer>,
-    /// What is in that directory, each as `name==version`; the directory itself where its contents are not known.
+    /// What is in that directory, each as `name==version`; the directory itself where its contents
+    /// are not known.
     pub distributions: Vec<String>,
     /// What it was asked to import beyond its parent.
     pub imports: Vec<String>,
@@ -75,12 +78,12 @@ pub struct ZygoteStatus {
     pub modules: usize,
     /// What it could not import, with the exception's words.
     pub failed_imports: Vec<(String, String)>,
-    /// Environment variables that its imports looked up beyond its parent's; `A_*` for all that begin with `A_`. It serves
-    /// no function that sets one of them.
+    /// Environment variables that its imports looked up beyond its parent's; `A_*` for all that
+    /// begin with `A_`. It serves no function that sets one of them.
     #[serde(default)]
     pub variables: Vec<String>,
-    /// What its imports looked for beyond its parent's, found or not: `module lxml`, `distribution lxml`, `all distributions`.
-    /// It serves no function that has one of those that it has not.
+    /// What its imports looked for beyond its parent's, found or not: `module lxml`, `distribution
+    /// lxml`, `all distributions`. It serves no function that has one of those that it has not.
     #[serde(default)]
     pub looked_for: Vec<String>,
     /// Milliseconds that its imports took.
@@ -96,9 +99,10 @@ pub struct ZygoteStatus {
 /// A package set without a zygote.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedStatus {
-    /// Which, each as `name==version` or as the lock's directory; empty for a root.
+    /// Distributions of the set, each as `name==version` or as the lock's directory; empty for a
+    /// root.
     pub distributions: Vec<String>,
-    /// Why.
+    /// The reason of the refusal.
     pub why: String,
     /// Whether it will not be tried again while the worker lives.
     pub for_good: bool,
@@ -107,9 +111,11 @@ pub struct RefusedStatus {
 /// What importing a distribution was measured to cost, as far as zygotes have shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ImportCost {
-    /// Milliseconds that its modules took, all that were seen together; what they imported of others apart.
+    /// Milliseconds that its modules took, all that were seen together; what they imported of
+    /// others apart.
     pub milliseconds: Option<f64>,
-    /// Bytes that a zygote which imported nothing else weighs beyond the one that it was derived from.
+    /// Bytes that a zygote which imported nothing else weighs beyond the one that it was derived
+    /// from.
     pub bytes: Option<u64>,
 }
 

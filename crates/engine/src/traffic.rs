@@ -1,4 +1,4 @@
-//! Calls that are under way, and the quiet moments between them: when what nobody waits for is done.
+//! Calls under way, and the quiet moments between them, in which background work is done.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// A moment is quiet when no call was under way for that long: the answer has left, what served it is being destroyed.
+/// A moment is quiet when no call was under way for that long: the answer has left, what served it
+/// is being destroyed.
 const QUIET: Duration = Duration::from_millis(5);
 
-/// Whoever waits for a quiet moment goes on without one after this: on a busy worker waiting has a price, too.
+/// Longest wait for a quiet moment: on a busy worker, waiting has a price, too.
 const LULL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The calls of one engine.
@@ -24,7 +25,7 @@ pub(crate) struct Traffic {
 pub(crate) struct ActiveCall<'a>(&'a Traffic);
 
 impl Traffic {
-    /// A call begins.
+    /// Registers a call as under way.
     pub(crate) fn enter(&self) -> ActiveCall<'_> {
         self.calls.fetch_add(1, Ordering::AcqRel);
         ActiveCall(self)
@@ -61,7 +62,7 @@ mod tests {
         let traffic = Traffic::default();
         let began = Instant::now();
         traffic.lull().await;
-        assert_eq!(began.elapsed(), Duration::ZERO, "nobody has called yet");
+        assert_eq!(began.elapsed(), Duration::ZERO, "no call came yet");
         let call = traffic.enter();
         let wait = async {
             traffic.lull().await;

@@ -1,4 +1,4 @@
-//! What the import cache asks of whatever keeps idle instances: they share one memory budget.
+//! The idle instances as the import cache sees them: both share one memory budget.
 
 use std::fmt::Debug;
 
@@ -12,16 +12,17 @@ pub(crate) struct Offer {
     pub(crate) ticket: Ticket,
     /// What it costs, with its part of what its zygote left behind.
     pub(crate) bytes: u64,
-    /// Milliseconds that it is expected to save: per second as it is offered, of late where it is compared.
+    /// Milliseconds that it is expected to save: per second as it is offered, of late where it is
+    /// compared.
     pub(crate) saves: f64,
 }
 
 /// Idle instances, as far as zygotes compete with them for memory.
 pub(crate) trait WarmPool: Send + Sync + Debug {
-    /// The idle instances, each with what it costs and what it saves: milliseconds a second. Takes the pool's lock: not
-    /// on the path of calls.
+    /// The idle instances, each with what it costs and what it saves: milliseconds a second. Takes
+    /// the pool's lock: not on the path of calls.
     fn offers(&self, now: Instant) -> Vec<Offer>;
 
-    /// Gives up these, as far as they are still idle.
+    /// Destroys these, as far as they are still idle.
     fn give_up(&self, tickets: &mut dyn Iterator<Item = Ticket>);
 }

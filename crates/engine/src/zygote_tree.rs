@@ -1,7 +1,8 @@
 //! A tree of zygotes as it is written down: to look at, to keep, to start from.
 //!
-//! The format is Forklift's: nested `{"packages": ["name==version", …], "children": […]}`, each node naming what it adds
-//! to its parent. `modules`, where given, says which modules a node imports; without it, all outermost ones.
+//! The format is Forklift's: nested `{"packages": ["name==version", …], "children": […]}`, each
+//! node naming what it adds to its parent. `modules`, where given, says which modules a node
+//! imports; without it, all outermost ones.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Everything at once, on several threads: whatever happens, the books balance in the end.
+//! Everything at once, on several threads: whatever happens, the counts match in the end.
 
 mod world;
 
@@ -98,12 +98,12 @@ async fn calls_cancellations_faults_and_deletions_leave_no_sandbox_seat_or_permi
         for call in calls {
             match call.await.unwrap().result {
                 Ok(_) => done += 1,
-                Err(CallError::Stopping) => panic!("nobody stops it"),
+                Err(CallError::Stopping) => panic!("it is not being stopped"),
                 Err(_) => {}
             }
         }
         assert!(done > 50, "only {done} calls were served");
-        eventually("nobody is busy or waits, and what is idle grows too old", || {
+        eventually("no call is busy or waits, and idle instances expire", || {
             let status = world.engine.status();
             let instances = status.instances;
             (status.calls, status.waiting, status.handlers) == (0, 0, 0)

@@ -294,7 +294,7 @@ async fn nothing_is_made_again_and_again_for_who_cannot_use_it() {
         let sets = setting(&locked("one", "uses:a", &["a==1"], &["a"]), "MODE");
         for _ in 0..8 {
             world.call(&sets).await.result.unwrap();
-            // By some policies what nobody uses is given up meanwhile.
+            // By some policies unused zygotes are dropped meanwhile.
             tokio::time::sleep(Duration::from_millis(150)).await;
         }
         settled(&world).await;
@@ -572,7 +572,7 @@ async fn a_given_tree_is_made_for_handlers_that_nobody_has_called() {
     let made: Vec<_> = status.zygotes.iter().map(|one| (one.parent, &*one.imports)).collect();
     let ids: Vec<_> = status.zygotes.iter().map(|one| Some(one.id)).collect();
     let own = ["a", "b"].map(|module| vec![module.to_owned()]);
-    // Nobody locked `c`.
+    // No handler locked `c`.
     assert_eq!(made, [(None, &[][..]), (ids[0], &own[0]), (ids[1], &own[1])], "{status:?}");
     assert!(world.engine.prepare(&both).await);
     settled(&world).await;
@@ -705,7 +705,7 @@ async fn the_first_call_of_a_deployed_function_finds_what_it_declares_imported()
     let world = world(policy(ZygotePolicy::Utility), None, &[("a", 50.0, &[]), ("b", 30.0, &[])]);
     let one = locked("one", "uses:a", &["a==1", "b==1"], &["a"]);
     world.engine.prepare(&one).await;
-    // With its whole lock in sight: what `a` needs of it nobody has seen yet.
+    // With its whole lock in sight: what `a` needs of it was not observed yet.
     let zygote = world.engine.status().zygotes.pop().unwrap();
     assert_eq!(
         (&zygote.imports[..], &zygote.distributions[..]),
@@ -862,7 +862,7 @@ async fn what_importing_a_package_costs_is_told_as_far_as_zygotes_have_shown() {
     assert_eq!(cost("a-1"), Some((Some(50.0), None)));
     assert_eq!(cost("b-1"), Some((Some(20.0), None)));
     assert_eq!(cost("c-1"), Some((Some(9.0), Some(9 << 20))));
-    assert_eq!(cost("d-1"), None, "nobody has imported it");
+    assert_eq!(cost("d-1"), None, "no zygote has imported it");
 }
 
 #[tokio::test]

@@ -174,7 +174,7 @@ async fn zygotes_that_nothing_is_made_from_are_given_back_with_age_and_made_agai
     world.until("only the root is left", |census| census.zygotes == 1).await;
     let made = world.provider.begun(Operation::Derive);
     tokio::time::sleep(Duration::from_millis(200)).await;
-    assert_eq!(world.provider.begun(Operation::Derive), made, "nobody asks for it");
+    assert_eq!(world.provider.begun(Operation::Derive), made, "no call asks for it");
     for _ in 0..2 {
         world.call(&one).await.result.unwrap();
     }

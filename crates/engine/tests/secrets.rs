@@ -9,7 +9,7 @@ use engine::{CallError, Handler, SecretEnvironment, SecretStore, SecretsUnreadab
 use world::{World, eventually, handler};
 use zeroize::Zeroizing;
 
-/// One secret for everybody; none: it cannot be read. And how often it was read.
+/// One secret for all functions; none: it cannot be read. And how often it was read.
 #[derive(Debug, Default)]
 struct One(Mutex<Option<String>>, AtomicUsize);
 

@@ -1,4 +1,5 @@
-//! The engine: what it is made of, and what can be asked of it. A call's way through it is in `stages`.
+//! The engine: what it is made of, and what can be asked of it. A call's way through it is in
+//! `stages`.
 
 mod stages;
 
@@ -29,10 +30,10 @@ use crate::warm_pool::WarmPool;
 use crate::zygote_tree::ZygoteTree;
 use function::VersionId;
 
-/// What is told to stop, stops within this.
+/// Time that tasks get to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What was destroyed for lack of something has given it back after about this.
+/// Time after which a destroyed sandbox has freed what it held.
 const RELEASE_DELAY: Duration = Duration::from_millis(20);
 
 /// Serves calls with sandboxes from one provider.
@@ -53,7 +54,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine with nothing in its caches. Inside a tokio runtime, on which it does what is off the calls' path.
+    /// An engine with nothing in its caches. Inside a tokio runtime, on which it does what is off
+    /// the calls' path.
     #[must_use]
     pub fn new(
         provider: Arc<dyn Provider>,
@@ -63,7 +65,8 @@ impl Engine {
         Self::with_stores(provider, config, logs, Packages::default(), Arc::new(NoSecrets))
     }
 
-    /// An engine whose import cache knows what locks hold, and whose handlers are told their functions' secrets.
+    /// An engine whose import cache knows what locks hold, and whose handlers are told their
+    /// functions' secrets.
     #[must_use]
     pub fn with_stores(
         provider: Arc<dyn Provider>,
@@ -109,7 +112,8 @@ impl Engine {
     /// Serves one call. Dropping the future ends the call and destroys its sandbox.
     pub async fn serve(self: &Arc<Self>, call: Call) -> Served {
         let mut journey = Journey::default();
-        // Before the question whether the engine stops: who stops it waits for those that were told no.
+        // Before the question whether the engine stops: who stops it waits for those that were told
+        // no.
         let _under_way = self.calls.token();
         let _traffic = self.imports.traffic.enter();
         let result = if self.stopping.load(Ordering::SeqCst) {
@@ -126,47 +130,53 @@ impl Engine {
         Served { result, start: journey.start, stages: journey.stages }
     }
 
-    /// Makes the zygotes that the handler will be forked from, so that its first call finds them. Returns when they are
-    /// there, or it is known that they cannot be; or, false, when that takes too long to be waited for.
+    /// Makes the zygotes that the handler will be forked from, so that its first call finds them.
+    /// Returns when they are there, or it is known that they cannot be; or, false, when that takes
+    /// too long to be waited for.
     pub async fn prepare(&self, handler: &Handler) -> bool {
         self.prepare_telling(handler, || ()).await
     }
 
-    /// The same; `begins` is called before it waits for packages to be imported, and only if there are any to be imported.
+    /// The same; `begins` is called before it waits for packages to be imported, and only if there
+    /// are any to be imported.
     pub async fn prepare_telling(&self, handler: &Handler, begins: impl FnOnce()) -> bool {
         self.stopping.load(Ordering::SeqCst) || self.imports.prepare(handler, begins).await
     }
 
-    /// Makes the zygotes of a tree that handlers may be forked from, before anybody has called them, as far as there is room:
-    /// those of the first handlers first. Returns when they are there, or it is known that they cannot be.
+    /// Makes the zygotes of a tree that handlers may be forked from, before anybody has called
+    /// them, as far as there is room: those of the first handlers first. Returns when they are
+    /// there, or it is known that they cannot be.
     pub async fn plant(&self, tree: &ZygoteTree, handlers: &[Arc<Handler>]) {
         if !self.stopping.load(Ordering::SeqCst) {
             self.imports.plant_for(tree, handlers).await;
         }
     }
 
-    /// Destroys the idle instances of a version that was deleted; its busy ones follow when their calls end.
+    /// Destroys the idle instances of a version that was deleted; its busy ones follow when their
+    /// calls end.
     pub async fn forget(&self, id: &VersionId) {
         self.scheduler.forget(id);
         self.imports.forget(id);
     }
 
-    /// Destroys the idle instances of a version whose secrets have changed; its busy ones follow when their calls end.
+    /// Destroys the idle instances of a version whose secrets have changed; its busy ones follow
+    /// when their calls end.
     pub fn renew(&self, id: &VersionId) {
         self.scheduler.forget(id);
     }
 
-    /// Gives up whatever has imported something, because files of packages have changed below it: zygotes, idle instances,
-    /// and what the provider has kept of them; busy instances follow when their calls end. Blocks for as long as it takes
-    /// to remove some files.
+    /// Gives up whatever has imported something, because files of packages have changed below it:
+    /// zygotes, idle instances, and what the provider has kept of them; busy instances follow when
+    /// their calls end. Blocks for as long as it takes to remove some files.
     pub fn renew_all(&self) {
         self.imports.renew();
         self.scheduler.renew();
         self.provider.renew();
     }
 
-    /// Gives up every zygote, roots included, and whatever else stands on layers, because layers were removed and made
-    /// again below it; busy instances follow when their calls end. Blocks for as long as it takes to remove some files.
+    /// Gives up every zygote, roots included, and whatever else stands on layers, because layers
+    /// were removed and made again below it; busy instances follow when their calls end. Blocks for
+    /// as long as it takes to remove some files.
     pub fn start_over(&self) {
         self.renew_all();
         self.imports.clear();
@@ -182,29 +192,30 @@ impl Engine {
         self.imports.tree()
     }
 
-    /// Distributions that nothing is forked from, by the name of the wheel's directory, and why: the first reason that was
-    /// found, whoever said so.
+    /// Distributions that cannot be forked from, by the wheel's directory, with the first reason
+    /// that any source gave.
     pub fn unforkable(&self) -> BTreeMap<String, String> {
         self.imports.unforkable()
     }
 
-    /// What importing distributions was measured to cost, by the name of the wheel's directory: whoever said so.
+    /// Measured import costs, by the wheel's directory and by any source.
     pub fn import_costs(&self) -> BTreeMap<String, ImportCost> {
         self.imports.import_costs()
     }
 
-    /// The directories that zygotes run from, those included that are being made: what must not be removed.
+    /// The directories that zygotes run from, those included that are being made: what must not be
+    /// removed.
     pub fn layers(&self) -> BTreeSet<Layer> {
         self.imports.layers()
     }
 
-    /// Tells how the host is off for memory: under pressure the caches shrink at once, and grow again slowly after it.
-    /// About once a second, off the path of calls.
+    /// Notes the host's memory pressure: under pressure the caches shrink at once, and grow again
+    /// slowly after it. About once a second, off the path of calls.
     pub fn note_pressure(&self, pressure: Pressure) {
         self.budget.note_pressure(pressure, Instant::now());
     }
 
-    /// Tells what packages that are being built weigh now, in bytes: it is no other's to use. About once a second.
+    /// Notes the bytes that package builds take now, which caches may not use. About once a second.
     pub fn note_builds(&self, bytes: u64) {
         self.budget.note_builds(bytes);
     }
@@ -242,7 +253,8 @@ impl Engine {
         status
     }
 
-    /// Refuses new calls, waits at most `grace` for those under way, ends what is left, and drops everything.
+    /// Refuses new calls, waits at most `grace` for those under way, ends what is left, and drops
+    /// everything.
     pub async fn stop(&self, grace: Duration) {
         self.stopping.store(true, Ordering::SeqCst);
         self.calls.close();

@@ -7,11 +7,11 @@
 //!
 //! | what fails | then |
 //! | --- | --- |
-//! | an idle instance has died | the next one, or a new one |
-//! | the zygote | it is given up, and the next best one tried; in the end, a fresh interpreter |
-//! | what is killed while it is made | another is made; a zygote stays |
-//! | the host is short of something | idle instances are given up, and it is tried again, once |
-//! | anything later | the call; its instance is destroyed |
+//! | an idle instance has died | the next one, or a new one, serves the call |
+//! | the zygote | it is dropped, and the next best one tried; in the end, a fresh interpreter |
+//! | an instance is killed while it is made | another is made; the zygote stays |
+//! | the host is short of something | idle instances are evicted, and it is tried again, once |
+//! | anything later | the call fails; its instance is destroyed |
 
 use std::sync::Arc;
 
@@ -50,7 +50,8 @@ impl Engine {
         }
         let is_of_use = match &result {
             Ok(_) => true,
-            // What filled its memory it may hold for good: the calls that follow would find none either.
+            // What filled its memory it may hold for good: the calls that follow would find none
+            // either.
             Err(CallError::Raised(failure)) => !failure.is_of_memory(),
             Err(_) => false,
         };
@@ -62,8 +63,8 @@ impl Engine {
         result
     }
 
-    /// An instance that has loaded the handler, when its call must be done, and, for one that is to say what its first
-    /// call imports, where it came from.
+    /// An instance that has loaded the handler, when its call must be done, and, for one that is to
+    /// say what its first call imports, where it came from.
     async fn lease(
         &self,
         handler: &Handler,
@@ -81,7 +82,8 @@ impl Engine {
                             journey.start = Some(Start::Resume);
                             return Ok((lease, Instant::now() + handler.timeout, None));
                         }
-                        // It died while it was idle. Nothing was sent to it: another may serve the call.
+                        // It died while it was idle. Nothing was sent to it: another may serve the
+                        // call.
                         tracing::debug!("an idle instance had died");
                         continue;
                     }
@@ -103,7 +105,8 @@ impl Engine {
             let said = journey
                 .stage(Stage::Load, lease.instance.load(relay, deadline, handler.timeout))
                 .await?;
-            // Its own word does not count what this machine's load makes it wait, and is no more than what it took.
+            // Its own word does not count what this machine's load makes it wait, and is no more
+            // than what it took.
             let milliseconds = said.min(begun.elapsed().as_secs_f64() * 1e3);
             lease.instance.made_in_ms = journey.made_in_ms();
             if let Some(modules) = lease.instance.seen() {
@@ -113,8 +116,9 @@ impl Engine {
         }
     }
 
-    /// Makes an instance. A zygote that fails is given up, and the next best one tried; when several did, or the call has
-    /// waited for as long as it may run, it goes on from a fresh interpreter.
+    /// Makes an instance. A zygote that fails is given up, and the next best one tried; when
+    /// several did, or the call has waited for as long as it may run, it goes on from a fresh
+    /// interpreter.
     async fn create(
         &self,
         handler: &Handler,

@@ -11,7 +11,7 @@ use crate::handler_cache::{Cap, Ticket};
 use crate::instance::PausableSandbox;
 use crate::journey::span;
 
-/// What became of a lease that was to be kept.
+/// The result of keeping a lease.
 enum KeepOutcome {
     Given,
     Idle(Ticket, Arc<PausableSandbox>),
@@ -19,8 +19,8 @@ enum KeepOutcome {
 }
 
 impl Scheduler {
-    /// Keeps the lease of a call that ended well: for the next waiter, or idle, and then paused a moment later. It can
-    /// be taken again at once, so that whoever calls back to back never finds it missing.
+    /// Keeps the lease of a call that ended well: for the next waiter, or idle and paused a moment
+    /// later. It can be taken again at once, so that back-to-back calls always find it.
     pub(crate) fn keep(self: &Arc<Self>, lease: Lease) {
         match self.hand_on(lease) {
             KeepOutcome::Idle(ticket, pausable) => {
@@ -36,8 +36,8 @@ impl Scheduler {
         }
     }
 
-    /// Destroys an instance once its caller has the answer: closing its channel wakes its processes and the warden, which would
-    /// take the processor from the reply.
+    /// Destroys an instance once its caller has the answer: closing its channel wakes its processes
+    /// and the warden, which would take the processor from the reply.
     pub(crate) fn destroy(&self, lease: Lease) {
         self.background.spawn_on(async move { drop(lease) }, &self.runtime);
     }
@@ -54,7 +54,7 @@ impl Scheduler {
         while let Some((_, waiter)) = entry.waiters.pop_first() {
             match waiter.handoff.send(Handoff::Lease(lease)) {
                 Ok(()) | Err(Handoff::Seat(_)) => return KeepOutcome::Given,
-                // It gave up meanwhile.
+                // The waiter gave up meanwhile.
                 Err(Handoff::Lease(back)) => lease = back,
             }
         }
@@ -96,7 +96,7 @@ impl Scheduler {
         self.budget.wake_if_exceeded();
     }
 
-    /// Gives up one idle instance.
+    /// Destroys one idle instance.
     fn discard(&self, ticket: Ticket) {
         let victim = self.state().cache.remove(ticket);
         drop(victim);

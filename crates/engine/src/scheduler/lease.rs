@@ -3,7 +3,7 @@
 use super::Seat;
 use crate::instance::LoadedInstance;
 
-/// Dropping it destroys the sandbox; then its place is free.
+/// Dropping it destroys the sandbox first, then frees its seat.
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub(crate) instance: LoadedInstance,

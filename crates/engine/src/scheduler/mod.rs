@@ -1,4 +1,4 @@
-//! Who gets an instance, who may make one, who waits.
+//! Which call gets an instance, which may make one, and which waits.
 //!
 //! ```text
 //!   admit ─┬─ idle instance ───────────────────────────────────────► Grant::Idle
@@ -9,13 +9,15 @@
 //!                             └─ an instance ends: its seat ─► wait for a permit, as above
 //! ```
 //!
-//! A *seat* is a place among a handler's instances, a *permit* the right to make a sandbox now. Waiting is first come,
-//! first served within a handler. What a waiter was given when it gave up goes to the next.
+//! A *seat* is a place among a handler's instances, a *permit* the right to make a sandbox now. A
+//! *lease* is an instance and its seat, in the hands of one call. Calls of one handler are served
+//! first come, first served. What a waiter was given when it gave up goes to the next.
 //!
-//! Seats of all handlers together are bounded, too. Once they are taken, the least recently used idle instance, whosever it
-//! is, makes room for a new one; where none is idle, a call that needs a new seat is refused at once.
+//! Seats of all handlers together are bounded, too. Once they are taken, the least recently used
+//! idle instance of any handler makes room for a new one; where none is idle, a call that needs a
+//! new seat is refused at once.
 //!
-//! Nothing is remembered about a handler that has neither instances nor waiters, but how often it was called of late.
+//! Of a handler without instances and waiters only its popularity is remembered.
 
 mod keep;
 mod lease;
@@ -86,7 +88,7 @@ struct State {
     closed: bool,
 }
 
-/// What is known of a handler while it has instances or waiters.
+/// State of a handler that has instances or waiters.
 #[derive(Debug, Default)]
 struct HandlerState {
     live: u32,
@@ -98,7 +100,7 @@ struct HandlerState {
 #[derive(Debug)]
 struct Waiter {
     handoff: oneshot::Sender<Handoff>,
-    /// It has a seat and waits for a permit: it can use an instance, but no further seat.
+    /// It has a seat and waits for a permit: it can use an instance, but no other seat.
     seated: bool,
 }
 
@@ -110,12 +112,12 @@ pub(crate) struct Load {
     pub(crate) busy: usize,
     pub(crate) waiting: usize,
     pub(crate) creating: usize,
-    /// Handlers of which anything is known.
+    /// Handlers that have instances or waiters.
     pub(crate) handlers: usize,
 }
 
 impl Scheduler {
-    /// Inside a runtime.
+    /// Needs a tokio runtime.
     pub(crate) fn new(
         config: Arc<EngineConfig>,
         budget: Arc<Budget>,
@@ -183,7 +185,8 @@ impl Scheduler {
             if free == 0
                 && let Some(victim) = state.cache.take_oldest()
             {
-                // Not under the lock: its seat comes back here. Another call may be quicker to take that.
+                // Not under the lock: its seat comes back here. Another call may be quicker to take
+                // that.
                 drop(state);
                 drop(victim);
                 metrics::counter!("lambswool_evicted_for_room_total").increment(1);
@@ -220,7 +223,7 @@ impl Scheduler {
             biased;
             handoff = waiting.handoff() => match handoff {
                 Some(Handoff::Lease(lease)) => Ok(Grant::Idle(lease)),
-                // The seated are given no seats: its sender went away.
+                // A waiter with a seat gets no other: its sender was dropped.
                 _ => Err(CallError::Stopping),
             },
             permit = Arc::clone(&self.permits).acquire_owned() => match permit {
@@ -270,7 +273,8 @@ impl Scheduler {
         drop(victims);
     }
 
-    /// Gives up the older half of all idle instances, because the host is out of something. How many they were.
+    /// Gives up the older half of all idle instances, because the host is out of something. How
+    /// many they were.
     pub(crate) fn shed(&self) -> usize {
         let victims = self.state().cache.shed();
         victims.len()
@@ -287,7 +291,7 @@ impl Scheduler {
         self.zygotes.store(taken, Ordering::Relaxed);
     }
 
-    /// Refuses whoever comes from now on.
+    /// Refuses all further calls.
     pub(crate) fn close(&self) {
         self.state().closed = true;
     }
@@ -339,7 +343,7 @@ impl State {
     }
 }
 
-/// What a call that asks is told at once.
+/// The immediate answer to a call.
 enum Decision {
     Granted(Grant),
     Wait(QueuedCall, Option<Seat>),

@@ -20,7 +20,8 @@ impl WarmPool for Scheduler {
             for (depth, (ticket, own, lease)) in idle.into_iter().enumerate() {
                 let rate = state.popularity.per_second(handler, busy + depth, now);
                 let bytes = own + lease.instance.pages.as_ref().map_or(0, share);
-                // One that alone is too large can never stay, and must not push out all others first.
+                // One that alone is too large can never stay, and must not push out all others
+                // first.
                 let saved =
                     if bytes > allowed { 0.0 } else { lease.instance.made_in_ms.max(LEAST_MS) };
                 offers.push(Offer { ticket, bytes, saves: rate * saved });

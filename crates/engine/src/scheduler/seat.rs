@@ -28,7 +28,7 @@ impl Scheduler {
         Seat { scheduler: Some(Arc::downgrade(self)), handler: handler.clone(), generation }
     }
 
-    /// Passes a seat on to who waits for one, or takes it away.
+    /// Passes a seat on to the next waiter, or removes it.
     fn release(self: &Arc<Self>, handler: &VersionId) {
         let mut state = self.state();
         let Some(entry) = state.handlers.get_mut(handler) else { return };

@@ -56,7 +56,8 @@ impl Drop for QueuedCall {
             }
             state.tidy(&self.handler);
         }
-        // It may have been given an instance that it no longer looks at; that has done nothing wrong.
+        // It may have been given an instance that it no longer looks at; that has done nothing
+        // wrong.
         if let Ok(Handoff::Lease(lease)) = self.receiver.try_recv() {
             self.scheduler.keep(lease);
         }

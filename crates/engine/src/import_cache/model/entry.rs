@@ -1,13 +1,13 @@
-//! The zygotes that are there, as plain data for the policies.
+//! One zygote as the policies see it: plain data.
 
 use crate::import_cache::model::set::Set;
 
 /// One zygote that can be forked.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
-    /// Which of several trees it stands in: one for each Python and network class.
+    /// Its trust domain, by number.
     pub(crate) domain: usize,
-    /// The zygote that it was derived from, by its place, if that is still there.
+    /// The place of the zygote that it was derived from, if that still exists.
     pub(crate) parent: Option<usize>,
     /// The distributions that it can import from.
     pub(crate) sees: Set,
@@ -15,36 +15,39 @@ pub(crate) struct Entry {
     pub(crate) asked: Set,
     /// The pieces that it has imported.
     pub(crate) modules: Set,
-    /// What its imports have looked up that another may have: see [`crate::import_cache::model::lookups`].
+    /// What its imports looked up and did not find: see
+    /// [`lookups`](crate::import_cache::model::lookups).
     pub(crate) lookups: Set,
     /// Whether zygotes may be derived from it.
     pub(crate) derivable: bool,
     /// Bytes that it costs by itself.
     pub(crate) bytes: u64,
-    /// When it was last forked from; greater is later, and no two are equal.
+    /// When it was last forked; greater is later, and no two are equal.
     pub(crate) used: u64,
 }
 
 impl Entry {
-    /// It has imported nothing, and all others of its realm come from it.
+    /// Whether it has imported nothing: all others of its trust domain descend from it.
     pub(crate) fn root(&self) -> bool {
         self.sees.is_empty()
     }
 
-    /// The trust rule: whoever locked `locked` in `domain` may be forked from it, since it holds nothing else.
+    /// The trust rule: a handler of `domain` that locked `locked` may be forked from it, since it
+    /// holds nothing else.
     pub(crate) fn serves(&self, domain: usize, locked: &Set) -> bool {
         self.domain == domain && self.sees.within(locked)
     }
 }
 
-/// Bytes that giving up the zygote at `at` gives back: what it imported stays with those derived from it.
+/// Bytes freed by evicting the zygote at `at`: zygotes derived from it keep their share of what it
+/// imported.
 pub(crate) fn marginal(entries: &[Entry], at: usize) -> u64 {
     let children = entries.iter().filter(|entry| entry.parent == Some(at)).count();
     entries[at].bytes / (1 + children as u64)
 }
 
-/// The root that was used last, of all realms: there is one for each tenant that ever called, and the others are made again
-/// when they are needed.
+/// Whether the zygote at `at` is the most recently used root of all trust domains. There is a root
+/// for each tenant that ever called; the others are made again when needed.
 pub(crate) fn is_last_root(entries: &[Entry], at: usize) -> bool {
     let roots = entries.iter().filter(|entry| entry.root());
     entries[at].root() && roots.map(|entry| entry.used).max() == Some(entries[at].used)
@@ -56,8 +59,9 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Trees of one realm as they can be: a root first unless it was lost, each zygote seeing all that its parent sees,
-    /// and having imported what it sees (a piece for each distribution, of the same number).
+    /// Possible trees of one trust domain: a root first unless it was lost. Each zygote sees all
+    /// that its parent sees, and has imported what it sees (one piece for each distribution, of the
+    /// same number).
     pub(crate) fn trees() -> impl Strategy<Value = Vec<Entry>> {
         let node =
             (any::<prop::sample::Index>(), prop::collection::btree_set(0u32..8, 0..4), 0u64..100);

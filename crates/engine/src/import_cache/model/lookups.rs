@@ -1,12 +1,13 @@
-//! What imports look up, and what handlers have of it: environment variables, and packages that may be there or not.
+//! What imports look up: environment variables, and packages that may or may not exist.
 //!
-//! A package that looks a variable up while it is imported has seen what that was in its zygote, where no function has
-//! set it; one that looks whether another package is there has seen those of its zygote, which has no more than some that
-//! the function locked, and remembers that it is not. Which zygotes there are just then must not decide what a function's
-//! own value, or package, comes to: it is forked from none that has looked up what it has.
+//! A package that looks up a variable during its import sees the value in the zygote, where no
+//! function has set it. A package that checks whether another package is installed sees those of
+//! the zygote, a part of what the function locked, and remembers that the other one is missing.
+//! Which zygotes exist must not decide what a function's own variable or package comes to. So a
+//! function is never forked from a zygote that looked up something the function has.
 //!
-//! A variable is told by its name; what no variable's name can be stands for the others: `=import lxml`,
-//! `=distribution lxml`, and `=*` for all distributions.
+//! A variable is stored by its name. Strings that no variable can be named stand for the rest:
+//! `=import lxml`, `=distribution lxml`, and `=*` for all distributions.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
@@ -16,7 +17,8 @@ use crate::distribution::Distribution;
 use crate::handler::Handler;
 use crate::import_cache::model::set::Set;
 
-/// What the guest sets for each handler by what that is. The others that it sets are the same for all of them.
+/// Variables that the guest sets to a different value for each handler. The others that it sets are
+/// the same for all.
 const OF_EACH: [&str; 4] = [
     "AWS_LAMBDA_FUNCTION_NAME",
     "AWS_LAMBDA_FUNCTION_VERSION",
@@ -24,26 +26,26 @@ const OF_EACH: [&str; 4] = [
     "_HANDLER",
 ];
 
-/// Longest beginning of a name that is told apart.
+/// Longest prefix of a name that is distinguished.
 const PREFIX_BYTES: usize = 64;
 
-/// Who sets more variables than this is concerned by whatever is looked up, and what has looked up more concerns everybody
-/// who sets anything.
+/// A handler that sets more variables than this conflicts with every lookup; a zygote with more
+/// lookups than the next constant conflicts with every handler that sets any variable.
 const MAX_VARIABLES: usize = 64;
 const MAX_LOOKUPS: usize = 4096;
 
-/// Among what a handler sets: it may set any others, too.
+/// In a handler's list: it may set any other variable, too.
 const UNKNOWN: &str = "*";
 
-/// All there are, and any of them.
+/// Lookup of all variables, and of any variable.
 const ALL: &str = "*";
 const ANY: &str = "";
 
-/// All distributions: another one would have been seen.
+/// Lookup of all distributions: an additional one would have been seen.
 const EACH: &str = "=*";
 
-/// A variable by the hash of its name, so that no name need be remembered. Two of one hash are taken for one: a zygote
-/// that would have served does not.
+/// A variable by the hash of its name, so that names need not be stored. A collision only keeps a
+/// usable zygote from being used.
 fn number(name: &str) -> u32 {
     let hash = BuildHasherDefault::<DefaultHasher>::new().hash_one(name);
     #[expect(clippy::cast_possible_truncation, reason = "it is a hash")]
@@ -51,14 +53,16 @@ fn number(name: &str) -> u32 {
     short
 }
 
-/// What a variable may be looked up as: `A_B`, and, from that length on, `*`, `A*`, `A_*`, `A_B*`.
+/// The lookups that match a variable: `A_B`, and, from that prefix length on, `*`, `A*`, `A_*`,
+/// `A_B*`.
 fn names_of(variable: &str, shortest: usize) -> impl Iterator<Item = u32> + '_ {
     let ends = shortest..=variable.len().min(PREFIX_BYTES);
     let ends = ends.filter(|end| variable.is_char_boundary(*end));
     ends.map(|end| number(&format!("{}*", &variable[..end]))).chain([number(variable)])
 }
 
-/// Those whose values are the handler's own, and the modules that it brings itself. `secrets` are the names of its secrets.
+/// The variables that the handler sets and the modules in its own code, as lookups. `secrets` are
+/// the names of its secrets.
 pub(crate) fn set_by(handler: &Handler, secrets: &[String]) -> Set {
     let modules = handler.own.iter().map(|module| number(&format!("=import {module}")));
     let own = || handler.environment.keys().chain(&*handler.sets).chain(secrets);
@@ -66,12 +70,12 @@ pub(crate) fn set_by(handler: &Handler, secrets: &[String]) -> Set {
     if unknown || own().count() > MAX_VARIABLES {
         return modules.chain([number(ANY)]).collect();
     }
-    // Whoever takes all of them has not asked for these.
+    // A lookup of all variables has not asked for these in particular.
     let of_each = OF_EACH.iter().flat_map(|name| names_of(name, 1));
     own().flat_map(|name| names_of(name, 0)).chain(of_each).chain(modules).collect()
 }
 
-/// As what a distribution is found: by its name, and by its modules and the namespaces that they are in.
+/// The lookups that find a distribution: by its name, by its modules and by their namespaces.
 pub(crate) fn found_as(distribution: &Distribution) -> Set {
     let modules = distribution.modules.iter().flat_map(|module| {
         let dots = module.match_indices('.').map(|(dot, _)| dot);
@@ -80,26 +84,26 @@ pub(crate) fn found_as(distribution: &Distribution) -> Set {
     modules.chain([number(&format!("=distribution {}", distribution.name))]).collect()
 }
 
-/// Whether all distributions were looked up: what came of that is of use to those only who have the same.
+/// Whether all distributions were listed: the result is valid only for handlers with exactly these.
 pub(crate) fn went_through_all(lookups: &Set) -> bool {
     lookups.contains(number(EACH))
 }
 
-/// Those that were looked up; `A_*`: all variables that begin with `A_`.
+/// The lookups of these names; `A_*` stands for all variables that begin with `A_`.
 pub(crate) fn looked_up(names: &[String]) -> impl Iterator<Item = u32> + '_ {
     let told_apart = |name: &str| name.len() <= PREFIX_BYTES || !name.ends_with('*');
     let numbers = names.iter().map(move |name| number(if told_apart(name) { name } else { ALL }));
     numbers.chain(names.iter().find(|name| !name.starts_with('=')).map(|_| number(ANY)))
 }
 
-/// All that were looked up while a zygote imported.
+/// All lookups of a zygote's imports.
 pub(crate) fn all_looked_up(imports: &Imports) -> Set {
     let of_files = imports.files.iter().flat_map(|file| looked_up(&file.variables));
     let of_others = imports.variables.iter().flat_map(|(_, names)| looked_up(names));
     bounded(of_files.chain(of_others).collect())
 }
 
-/// The set, or all there are.
+/// The set itself, or "everything" if it is too large.
 pub(crate) fn bounded(lookups: Set) -> Set {
     if lookups.len() <= MAX_LOOKUPS {
         lookups

@@ -1,6 +1,7 @@
-//! What a zygote can be expected to weigh, from how long its imports take.
+//! Predicts a zygote's memory from how long its imports take.
 
-/// A straight line through what was measured, the least squares way. Two made-up points keep it upright in the beginning.
+/// Least-squares line through the measurements. Two invented points keep it stable at the
+/// beginning.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemoryModel {
     count: f64,
@@ -28,7 +29,7 @@ impl MemoryModel {
         self.xy += x * y;
     }
 
-    /// The value there.
+    /// Bytes predicted for `x` milliseconds.
     pub(crate) fn predict(&self, x: f64) -> f64 {
         let spread = self.count * self.xx - self.x * self.x;
         let slope = (self.count * self.xy - self.x * self.y) / spread;

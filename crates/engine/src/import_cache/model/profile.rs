@@ -1,4 +1,4 @@
-//! What is known of a handler's imports.
+//! What is known of one handler's imports.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use crate::import_cache::model::lookups::{set_by, went_through_all};
 use crate::import_cache::model::set::Set;
 use crate::import_cache::model::spending::Debt;
 
-/// Loads that are observed in any case; later ones only when they come from another zygote than the last.
+/// Loads that are always observed; later ones only when the zygote is another than the last.
 const OBSERVED_LOADS: u32 = 2;
 
-/// A zygote of a given tree.
+/// A node of a given tree that may serve the handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seed {
     pub(crate) sees: Set,
     pub(crate) modules: Set,
-    /// The one above it, by its place.
+    /// The place of its parent among the handler's nodes.
     pub(crate) above: Option<usize>,
 }
 
@@ -32,41 +32,43 @@ pub(crate) struct Profile {
     pub(crate) domain: usize,
     /// The distributions that it locked.
     pub(crate) locked: Set,
-    /// The environment variables whose values are its own.
+    /// The environment variables that it sets, as lookups.
     variables: Set,
-    /// As what its distributions are found.
+    /// The lookups that find its distributions.
     found_as: Set,
-    /// Of its distributions, the first has code in the place of the second's.
+    /// Pairs of its distributions: the first has files in the place of the second's.
     clashes: Vec<(u32, u32)>,
-    /// The names of its secrets, which are among them.
+    /// Names of its secrets, which are among `variables`.
     pub(crate) secrets: Vec<String>,
-    /// The pieces that it says it imports.
+    /// The pieces that it declares to import.
     pub(crate) declared: Set,
-    /// All outermost pieces of what it locked; those declared where only the lock's directory is known.
+    /// All outermost pieces of what it locked; the declared ones where only the lock's directory is
+    /// known.
     pub(crate) outermost: Set,
     /// The zygotes of a given tree that may serve it, ancestors first.
     pub(crate) seeds: Vec<Seed>,
     /// The pieces that it was seen to import.
     used: Set,
-    /// The pieces that every zygote it came from had brought along: nobody knows whether it would have imported them.
-    /// None before it was observed.
+    /// The pieces that every zygote it was forked from had imported already: it is unknown whether
+    /// the handler would have imported them. None before its first observation.
     brought: Option<Set>,
-    /// By piece, its share of what the handler took to load, where no zygote told that it believes.
+    /// By piece, its share of the handler's load time, where no trusted zygote measured it.
     shares: HashMap<u32, f64>,
     observed: u32,
     last_from: Option<u64>,
-    /// The longest in milliseconds that it was seen to take to import, what its zygote may have spared it included.
+    /// Longest observed import time in milliseconds, plus what its zygote may have spared it.
     proven: f64,
-    /// For what was made with its deploy.
+    /// What it owes for zygotes made at its deploy.
     pub(crate) debt: Debt,
     weight: f64,
     counted: u64,
     last: Option<Instant>,
-    /// Pieces and the milliseconds that having them imported is expected to save it, by piece.
+    /// By piece, the milliseconds that having it imported is expected to save.
     pub(crate) needs: Vec<(u32, f64)>,
-    /// Milliseconds of its imports that no zygote can spare it: they look up what it sets.
+    /// Milliseconds of its imports that no zygote can spare it: they look up a variable that it
+    /// sets.
     pub(crate) alone: f64,
-    /// What the book said when they were worked out: the number of its changes.
+    /// The catalog's change count when `needs` was computed.
     read: u64,
 }
 
@@ -100,21 +102,22 @@ impl Profile {
         profile
     }
 
-    /// Notes what the handler sets, and the names of the secrets that it has now.
+    /// Sets the handler's variables and the names of its current secrets.
     pub(crate) fn sets(&mut self, handler: &Handler, secrets: Vec<String>, catalog: &Catalog) {
         self.variables = set_by(handler, &secrets);
         self.secrets = secrets;
         self.expect(catalog);
     }
 
-    /// The trust rule, and what the handler is owed: it may be forked from what holds nothing else than it locked, and has
-    /// looked up nothing that is the handler's own.
+    /// Whether the handler may be forked from it: it holds nothing that the handler did not lock
+    /// (the trust rule), and looked up nothing that the handler has.
     pub(crate) fn may_use(&self, entry: &Entry) -> bool {
         entry.serves(self.domain, &self.locked) && !self.conflicts_with(&entry.sees, &entry.lookups)
     }
 
-    /// Whether anything that a zygote of `sees` looks up is the handler's own: a variable that it sets, a module that it brings, a
-    /// distribution that the zygote does not see. Or whether code of what it sees is another's to the handler.
+    /// Whether a zygote that sees `sees` and looked up `lookups` conflicts with the handler: it
+    /// looked up a variable that the handler sets, a module in its code, or a distribution that the
+    /// zygote lacks; or the handler has other files in the place of those that the zygote imported.
     pub(crate) fn conflicts_with(&self, sees: &Set, lookups: &Set) -> bool {
         self.variables.meets(lookups)
             || self.found_as.meets(lookups)
@@ -125,7 +128,7 @@ impl Profile {
                 .any(|(kept, hidden)| sees.contains(*hidden) && !sees.contains(*kept))
     }
 
-    /// Notes which of the handler's distributions hide others of them.
+    /// Records which of the handler's distributions overwrite files of others.
     pub(crate) fn clash(&mut self, handler: &Handler, catalog: &Catalog) {
         let number = |name: &String| {
             self.locked.iter().find(|number| catalog.distribution(*number).name == *name)
@@ -135,19 +138,20 @@ impl Profile {
             clashes.filter_map(|(kept, hidden)| Some((number(kept)?, number(hidden)?))).collect();
     }
 
-    /// Counts a start at `now`, itself counted in starts; `half_life` is how many make an old one count half.
+    /// Counts a start. `now` is the number of starts so far; a start counts half after `half_life`
+    /// further ones.
     pub(crate) fn start(&mut self, now: u64, half_life: f64, at: Instant) {
         self.weight = self.weight(now, half_life) + 1.0;
         self.counted = now;
         self.last = Some(at);
     }
 
-    /// Whether it was started within that time.
+    /// Whether it was started within the last `time`.
     pub(crate) fn started_within(&self, time: Duration) -> bool {
         self.last.is_some_and(|last| last.elapsed() <= time)
     }
 
-    /// Whether it has told what it imports.
+    /// Whether its imports were observed.
     pub(crate) fn seen(&self) -> bool {
         self.observed > 0
     }
@@ -156,19 +160,20 @@ impl Profile {
         self.counted > 0
     }
 
-    /// Starts of late: older ones count less.
+    /// Number of recent starts, older ones weighted less.
     pub(crate) fn weight(&self, now: u64, half_life: f64) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "a count of starts")]
         let age = now.saturating_sub(self.counted) as f64;
         self.weight * (-age / half_life).exp2()
     }
 
-    /// Whether a load from that zygote tells something new.
+    /// Whether observing a load from that zygote may show something new.
     pub(crate) fn curious(&self, zygote: u64) -> bool {
         self.observed < OBSERVED_LOADS || self.last_from != Some(zygote)
     }
 
-    /// It imported `new` when it came from a zygote that had imported `had`, and took as long as `took` says in all.
+    /// Records that it imported `new` when forked from a zygote that had imported `had`, in the
+    /// time `took`.
     pub(crate) fn learn(
         &mut self,
         zygote: u64,
@@ -178,7 +183,7 @@ impl Profile {
         catalog: &mut Catalog,
     ) {
         let trust = catalog.trust(&self.locked);
-        // What else a call does, nobody knows: no module has a share of that.
+        // A call does unknown other work: no module gets a share of its time.
         let (load, most) = match took {
             ImportTime::Load(milliseconds) => (milliseconds, milliseconds),
             ImportTime::Call(milliseconds) => (0.0, milliseconds),
@@ -196,12 +201,12 @@ impl Profile {
         self.observed = self.observed.saturating_add(1);
         self.last_from = Some(zygote);
         self.expect(catalog);
-        // Of what it came with it has claimed nothing.
+        // The handler reported nothing about what its zygote had imported.
         let spared = self.brought.as_ref().map_or(0.0, |brought| self.saved(brought));
         self.proven = self.proven.max(most + spared);
     }
 
-    /// Works out what having a piece imported saves, from what is known now.
+    /// Recomputes what having each piece imported saves.
     pub(crate) fn expect(&mut self, catalog: &Catalog) {
         let worked_out = self.work_out(catalog);
         self.take(worked_out);
@@ -212,7 +217,7 @@ impl Profile {
         (self.needs, self.alone, self.read) = (needs, alone, read);
     }
 
-    /// The same, to be adopted.
+    /// Computes the same without storing it: see [`Self::adopt`].
     pub(crate) fn work_out(&self, catalog: &Catalog) -> Needs {
         let estimate = self.estimate(catalog);
         let sure = |piece: u32| (piece, estimate.cost(piece));
@@ -235,49 +240,49 @@ impl Profile {
         Needs { needs, alone, read: catalog.changes() }
     }
 
-    /// Takes over what was worked out for it, unless it has worked out something itself since.
+    /// Stores needs that were computed elsewhere, unless newer ones were stored meanwhile.
     pub(crate) fn adopt(&mut self, worked_out: Needs) {
         if worked_out.read > self.read {
             self.take(worked_out);
         }
     }
 
-    /// Whether the book says something else now of what it locked.
+    /// Whether the catalog has changed for anything that it locked since `needs` was computed.
     pub(crate) fn is_stale(&self, catalog: &Catalog) -> bool {
         self.locked.iter().any(|number| catalog.changed(number) > self.read)
     }
 
-    /// What the book says to this handler.
+    /// The catalog as this handler may trust it.
     pub(crate) fn estimate<'a>(&'a self, catalog: &'a Catalog) -> Estimate<'a> {
         let (shares, variables) = (Some(&self.shares), self.variables.clone());
         Estimate { shares, variables, ..Estimate::of(catalog, &self.locked) }
     }
 
-    /// All that it imports, as far as is known: what a zygote of its own imports.
+    /// All that it is expected to import: what a zygote of its own should import.
     pub(crate) fn wanted(&self, catalog: &Catalog) -> Set {
         let Some(brought) = &self.brought else { return self.declared.clone() };
         let likely = brought.iter().filter(|piece| catalog.chance(*piece) >= 0.5);
         self.used.iter().chain(likely).collect()
     }
 
-    /// Milliseconds that all its imports are expected to take that a zygote may spare it.
+    /// Milliseconds that zygotes can spare it at most.
     pub(crate) fn needed(&self) -> f64 {
         self.needs.iter().map(|(_, cost)| cost).sum()
     }
 
-    /// The same as far as it was measured: no more than it was seen to take, whatever it says that it imported.
+    /// The same, capped by the longest time that it was observed to take, whatever it reports.
     pub(crate) fn measured(&self) -> f64 {
         self.needed().min(self.proven)
     }
 
-    /// Milliseconds that it is expected to be spared when `modules` are imported already.
+    /// Milliseconds that a zygote spares it that has imported `modules`.
     pub(crate) fn saved(&self, modules: &Set) -> f64 {
         let saved = self.needs.iter().filter(|(piece, _)| modules.contains(*piece));
         saved.map(|(_, cost)| cost).sum()
     }
 }
 
-/// What a handler needs, worked out by what the book said after so many changes.
+/// What a handler needs, with the catalog's change count when it was computed.
 #[derive(Debug)]
 pub(crate) struct Needs {
     needs: Vec<(u32, f64)>,
@@ -387,13 +392,13 @@ mod tests {
         let (none, a) = (Set::default(), only(&pieces, &[0]));
         let seen = |catalog: &mut Catalog, took| {
             let mut profile = Profile::new(0, locked.clone(), a.clone(), catalog);
-            assert_eq!(profile.measured(), 0.0, "nobody has seen it yet");
+            assert_eq!(profile.measured(), 0.0, "it was not observed yet");
             profile.learn(0, &none, &a, took, catalog);
             profile
         };
         let mut liar = seen(&mut catalog, ImportTime::Load(1.0));
         assert_eq!((liar.needed(), liar.measured()), (5000.0, 1.0));
-        // Nor when it comes from a zygote that has imported what it claimed.
+        // Nor when it is forked from a zygote that imported what it reported.
         liar.learn(1, &a, &none, ImportTime::Load(1.0), &mut catalog);
         assert_eq!(liar.measured(), 1.0);
         for honest in [ImportTime::Load(5000.0), ImportTime::Call(6000.0)] {

@@ -1,25 +1,25 @@
-//! Who said what, and who believes it.
+//! Where each statement about packages comes from, and which handlers may trust it.
 //!
-//! What is known of packages was said by processes in which packages run, and such a process says what it likes of all that
-//! it imports. Nobody can tell which of them spoke. So a word is kept with its *witness*, the set of distributions that
-//! ran where it was said, and is believed only for whoever locked every one of these: they run in its own sandboxes
-//! anyway. It is the trust rule once more: whom a zygote may serve may believe what it says. A lie then reaches only
-//! functions that locked the liar.
+//! Statements come from processes in which packages run, and any of these packages may have made
+//! them up; it cannot be told which. So a statement is stored with its *source*, the set of
+//! distributions in the process, and is trusted only for handlers that locked every one of them:
+//! these run in the handler's own sandboxes anyway. It is the trust rule again: a handler may trust
+//! what it may be forked from. A lie reaches only functions that locked the liar.
 
 use std::collections::HashMap;
 
 use crate::import_cache::model::set::Set;
 
-/// Sets of distributions that are remembered as witnesses, at most: each is a package set that a zygote was made of.
+/// Sources that are remembered, at most: each is a set that a zygote was made of.
 const MAX_SOURCES: usize = 4096;
 
-/// Words kept of one thing, at most.
+/// Statements kept about one subject, at most.
 const MAX_STATEMENTS: usize = 8;
 
-/// The number of a witness.
+/// The number of a source.
 pub(crate) type SourceId = u32;
 
-/// All sets that ever said something.
+/// All sets of distributions that ever made a statement.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sources {
     sets: Vec<Set>,
@@ -27,7 +27,7 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// The number of the set; none when there are too many others.
+    /// The number of the set; none when there are too many sources.
     pub(crate) fn number(&mut self, set: &Set) -> Option<SourceId> {
         if let Some(number) = self.numbers.get(set) {
             return Some(*number);
@@ -41,7 +41,7 @@ impl Sources {
         Some(number)
     }
 
-    /// Whom those believe who locked `locked`.
+    /// The sources that a handler may trust that locked `locked`.
     pub(crate) fn trust(&self, locked: &Set) -> Trust {
         Trust(self.sets.iter().map(|set| set.within(locked)).collect())
     }
@@ -51,7 +51,7 @@ impl Sources {
     }
 }
 
-/// By number, whether a witness is believed.
+/// By number, whether a source is trusted.
 #[derive(Clone, Debug)]
 pub(crate) struct Trust(Vec<bool>);
 
@@ -61,7 +61,7 @@ impl Trust {
     }
 }
 
-/// What was said of one thing: the last word of each witness, those first whom most would believe.
+/// Statements about one subject: the last of each source, those first that most handlers may trust.
 #[derive(Clone, Debug)]
 pub(crate) struct Statements<T>(Vec<(SourceId, T)>);
 
@@ -72,8 +72,9 @@ impl<T> Default for Statements<T> {
 }
 
 impl<T> Statements<T> {
-    /// Takes a word in. Of too many, that of the largest set goes: the fewest would believe it, and whoever would push out
-    /// others' with many of its own can only make them from larger sets.
+    /// Stores a statement. When there are too many, the one of the largest set is dropped: the
+    /// fewest handlers may trust it, and an attacker who would push out others can only add larger
+    /// sets.
     pub(crate) fn record(&mut self, by: SourceId, word: T, sources: &Sources) {
         if let Some((_, said)) = self.0.iter_mut().find(|(source, _)| *source == by) {
             *said = word;
@@ -97,7 +98,7 @@ impl<T> Statements<T> {
         trusted.map(|(source, word)| (*source, word))
     }
 
-    /// Somebody's word: of the smallest set.
+    /// A statement by any source: the one of the smallest set.
     pub(crate) fn any(&self) -> Option<&T> {
         self.0.first().map(|(_, word)| word)
     }

@@ -1,6 +1,7 @@
-//! Sets of small numbers: distributions, or modules, each interned by the [`Catalog`](crate::import_cache::model::catalog::Book).
+//! Sets of small numbers: distributions, or pieces, as numbered by the
+//! [`Catalog`](crate::import_cache::model::catalog::Catalog).
 
-/// Sorted, without repetition; with a digest that tells most sets apart from their non-subsets at once.
+/// Sorted and unique, with a digest that rules out most non-subsets at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Set {
     members: Box<[u32]>,
@@ -24,7 +25,7 @@ impl Set {
         self.members.binary_search(&member).is_ok()
     }
 
-    /// Whether all of this is in `other`, too: the trust rule.
+    /// Whether this is a subset of `other`: the trust rule.
     pub(crate) fn within(&self, other: &Self) -> bool {
         if self.digest & !other.digest != 0 || self.len() > other.len() {
             return false;
@@ -39,7 +40,7 @@ impl Set {
         })
     }
 
-    /// Whether anything is in both.
+    /// Whether the sets intersect.
     pub(crate) fn meets(&self, other: &Self) -> bool {
         let (few, many) = if self.len() < other.len() { (self, other) } else { (other, self) };
         self.digest & other.digest != 0 && few.iter().any(|member| many.contains(member))

@@ -1,23 +1,25 @@
-//! What making zygotes may cost: plain data.
+//! How much processor time may be spent on making zygotes: plain data.
 //!
-//! Imports that calls need bring in a part of what they take where nothing is there to fork from; making a zygote, and
-//! thinking about which, is paid from that. So all that is made ahead takes no more of the processors than that part
-//! of what a worker without zygotes would spend on imports, whatever comes of it. A zygote that is made with a deploy was
-//! asked for, and is made whatever is left: the function that it is for owes it, and its starts pay that first.
+//! Each start adds a part of the time that its imports would take without any zygote; planning and
+//! making zygotes is paid from that. So all prewarming costs at most that part of what a worker
+//! without zygotes would spend on imports, whatever it achieves. A zygote made at a deploy was
+//! asked for, and is made whatever the balance: its function takes on a debt, which its starts
+//! repay first.
 
-/// Milliseconds of a processor that may be spent on making zygotes.
+/// Milliseconds of processor time that may be spent on making zygotes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Account {
     balance: f64,
 }
 
-/// The part of their imports, had they to do all of them, that starts bring in.
+/// The part of its import time, zygotes aside, that a start adds to the balance.
 const PART: f64 = 0.25;
 
-/// What a new worker may spend before anything was called: it has nothing yet, and mostly nothing else to do.
+/// What a new worker may spend before its first call: it has no zygote, and mostly nothing else to
+/// do.
 const OPENING_MS: f64 = 1000.0;
 
-/// What a start brings in whose imports were measured to take `milliseconds` from nothing.
+/// What a start adds whose imports take `milliseconds` without a zygote.
 pub(crate) fn credit_for(milliseconds: f64) -> f64 {
     PART * milliseconds
 }
@@ -29,39 +31,38 @@ impl Default for Account {
 }
 
 impl Account {
-    /// A handler was started, which brought that in; `half_life` is after how many starts what was left, or lacking, counts
-    /// half.
+    /// Adds the credit of one start. The balance, or debt, halves every `half_life` starts.
     pub(crate) fn credit(&mut self, credit: f64, half_life: f64) {
         self.balance = self.balance * (-1.0 / half_life).exp2() + credit;
     }
 
-    /// Something was made, or thought about, for so long.
+    /// Subtracts the time that making or planning took.
     pub(crate) fn spend(&mut self, milliseconds: f64) {
         self.balance -= milliseconds;
     }
 
-    /// What may be spent now.
+    /// Milliseconds that may be spent now.
     pub(crate) fn balance(&self) -> f64 {
         self.balance
     }
 }
 
-/// Milliseconds of a processor that a function owes for what was made with its deploy.
+/// Milliseconds that a function owes for zygotes made at its deploy.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Debt(f64);
 
 impl Debt {
-    /// Something was made for so long; less than nothing corrects what was expected.
+    /// Adds to the debt; a negative number corrects an estimate.
     pub(crate) fn charge(&mut self, milliseconds: f64) {
         self.0 += milliseconds;
     }
 
-    /// Whether nothing is left to pay.
+    /// Whether nothing is left to repay.
     pub(crate) fn is_paid(&self) -> bool {
         self.0 <= 0.0
     }
 
-    /// Pays with what a start brought in. What is left of that.
+    /// Repays with the credit of a start, and returns what is left of that.
     pub(crate) fn repay(&mut self, credit: f64) -> f64 {
         let paid = credit.min(self.0.max(0.0));
         self.0 -= paid;

@@ -1,29 +1,31 @@
-//! What each zygote is worth: the import milliseconds that it spares the calls of late, and those to come.
+//! What each zygote is worth: the import milliseconds that it spares recent calls and calls to
+//! come.
 //!
-//! Calls to come are in part of locks that were called before, and in part of new ones. What a zygote is worth to a new
-//! lock is guessed by leaving out: a lock that is known stands for a new one if only zygotes count that some other lock
-//! can use, too. So a zygote that holds just what one lock needs is worth nothing to strangers, and what many have in
-//! common is worth much, even while each of the many has a zygote of its own.
+//! Some future calls will be of locks that were called before, others of new locks. The worth to a
+//! new lock is estimated by leaving out: a known lock stands for a new one if only zygotes count
+//! that some other lock can use, too. So a zygote that holds exactly what one lock needs is worth
+//! nothing to new locks, and one that holds what many have in common is worth much, even while each
+//! of the many has a zygote of its own.
 
 use crate::import_cache::model::entry::Entry;
 use crate::import_cache::model::profile::Profile;
 use crate::import_cache::model::set::Set;
 
-/// A handler, and how often it was started of late.
+/// A handler and the number of its recent starts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demand<'a> {
     pub(crate) profile: &'a Profile,
     pub(crate) weight: f64,
 }
 
-/// For each demand the zygotes that may serve it, the one that spares it most first.
+/// For each demand the zygotes that may serve it, best first.
 #[derive(Debug)]
 pub(crate) struct Benefit<'a> {
     demands: &'a [Demand<'a>],
     serving: Vec<Vec<(usize, f64)>>,
     /// By place, whether a zygote serves more than one lock.
     shared: Vec<bool>,
-    /// The part of starts that are of locks never seen before.
+    /// Fraction of starts that are of new locks.
     unseen_ratio: f64,
 }
 
@@ -35,7 +37,7 @@ impl<'a> Benefit<'a> {
         benefit
     }
 
-    /// Adds a zygote that is, or might be, behind the others.
+    /// Appends a zygote that exists or might be made.
     pub(crate) fn push(&mut self, entry: &Entry) {
         let at = self.shared.len();
         for (serving, demand) in self.serving.iter_mut().zip(self.demands) {
@@ -49,7 +51,7 @@ impl<'a> Benefit<'a> {
         self.shared.push(self.is_shared(entry.domain, &entry.sees));
     }
 
-    /// Takes the last one away again.
+    /// Removes the last one.
     pub(crate) fn pop(&mut self) {
         self.shared.pop();
         let left = self.shared.len();
@@ -66,8 +68,8 @@ impl<'a> Benefit<'a> {
         first.is_some_and(|first| locks.any(|other| other.locked != first.locked))
     }
 
-    /// Each demand, what it is spared, and the best zygote for it that it shares with another lock: where a stranger
-    /// like it would start.
+    /// Each demand, the milliseconds that it is spared, and its best zygote that another lock can
+    /// use, too: where a new lock like it would start.
     pub(crate) fn best(&self) -> impl Iterator<Item = (&Demand<'a>, f64, Option<usize>)> {
         self.demands.iter().zip(&self.serving).map(|(demand, serving)| {
             let known = serving.first().map_or(0.0, |(_, saved)| *saved);
@@ -77,7 +79,7 @@ impl<'a> Benefit<'a> {
         })
     }
 
-    /// What all demands are spared together.
+    /// Milliseconds that all demands are spared together.
     pub(crate) fn total(&self, alive: &[bool]) -> f64 {
         let spared = self.demands.iter().zip(&self.serving).map(|(demand, serving)| {
             let mut living = serving.iter().filter(|(at, _)| alive[*at]);
@@ -88,7 +90,7 @@ impl<'a> Benefit<'a> {
         spared.sum()
     }
 
-    /// By place, how much less all demands would be spared without that zygote alone.
+    /// By place, the milliseconds that all demands would lose without that zygote alone.
     pub(crate) fn missed(&self, alive: &[bool]) -> Vec<f64> {
         let mut missed = vec![0.0; alive.len()];
         for (demand, serving) in self.demands.iter().zip(&self.serving) {
@@ -105,7 +107,8 @@ impl<'a> Benefit<'a> {
         missed
     }
 
-    /// How much more all demands would be spared with a zygote of `modules` in `domain`, which look up `lookups` in vain.
+    /// Milliseconds that all demands would gain from a zygote of `modules` in `domain` that looks
+    /// up `lookups` in vain.
     pub(crate) fn gain(&self, domain: usize, sees: &Set, modules: &Set, lookups: &Set) -> f64 {
         let shared = self.is_shared(domain, sees);
         let gains = self.demands.iter().zip(&self.serving).map(|(demand, serving)| {

@@ -1,5 +1,6 @@
-//! What a zygote could import, from what handlers were seen to import: all of it, what two handlers have in common, and
-//! what nearly all handlers of one distribution import beside it.
+//! Sets of modules that a zygote could import, from what handlers were observed to import: all of
+//! one handler's, what two have in common, and what nearly all handlers of one distribution import
+//! beside it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
@@ -10,13 +11,13 @@ use crate::import_cache::model::estimate::Estimate;
 use crate::import_cache::model::set::Set;
 use crate::import_cache::policy::benefit::{Benefit, Demand};
 
-/// Handlers, and distributions, whose imports are considered at a time: those that wait longest.
+/// Handlers, and distributions, considered at a time: those with the most unspared import time.
 const MAX_CONSIDERED: usize = 24;
 
-/// A distribution's core is what this part of the starts that import it imports, too.
+/// A distribution's core: what this fraction of the starts that import it import, too.
 const CORE: [f64; 2] = [0.9, 0.5];
 
-/// What could be imported, as one reads the book who would use it.
+/// Pieces that could be imported, with the estimate of a handler that would use them.
 pub(crate) struct Candidate<'a> {
     pub(crate) domain: usize,
     pub(crate) pieces: Set,
@@ -49,7 +50,7 @@ pub(crate) fn candidates<'a>(
         for (other, (_, than, _)) in considered.iter().enumerate().skip(at) {
             if domain == than.profile.domain {
                 let pieces = wanted[at].and(&wanted[other]);
-                // Either would use it, and one may have been told what the other has not.
+                // Both would use it, and one may trust measurements that the other may not.
                 let estimates = [at, other].map(|estimate| Rc::clone(&estimates[estimate]));
                 let estimates = estimates.into_iter().take(1 + usize::from(at != other));
                 found.extend(estimates.map(|estimate| Candidate {
@@ -73,7 +74,8 @@ pub(crate) fn candidates<'a>(
     found
 }
 
-/// What the starts of one distribution have in common, for the distributions that are waited for most.
+/// What the starts of a distribution have in common, for the distributions with the most unspared
+/// import time.
 fn cores<'a>(entries: &[Entry], benefit: &Benefit<'a>, catalog: &'a Catalog) -> Vec<Candidate<'a>> {
     let mut waits: BTreeMap<(usize, u32), f64> = BTreeMap::new();
     let mut imported: BTreeMap<(usize, u32), Vec<&Demand<'a>>> = BTreeMap::new();
@@ -106,7 +108,8 @@ fn cores<'a>(entries: &[Entry], benefit: &Benefit<'a>, catalog: &'a Catalog) -> 
                 *common.entry(piece).or_default() += demand.weight;
             }
         }
-        // The one who starts it most, and nobody in particular: what is said to both was said by what all of them locked.
+        // The estimate of the handler that is started most, and the one that all of them share: a
+        // source that both may trust is in what all of them locked.
         let most = imported[&of].iter().max_by(|one, other| one.weight.total_cmp(&other.weight));
         let locks = imported[&of].iter().map(|demand| &demand.profile.locked);
         let all_locked = locks.cloned().reduce(|all, one| all.and(&one)).unwrap_or_default();

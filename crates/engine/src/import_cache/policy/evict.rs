@@ -1,46 +1,46 @@
-//! Which zygotes must go, as plain functions.
+//! Which zygotes to evict, as plain functions.
 //!
-//! Each gives places in `entries`, in the order in which they should go so that the rest fits into the room. Roots go
-//! last, and the last root that was used never. Where idle instances share the budget they go in between, as they come:
-//! those first that save least for each byte.
+//! Each function returns places in `entries`, in the order of eviction, until the rest fits. Roots
+//! go last, and the most recently used root never. Idle instances that share the budget are evicted
+//! in between, in the given order: least saved per byte first.
 
 use crate::import_cache::model::entry::{Entry, is_last_root, marginal};
 use crate::import_cache::policy::benefit::Benefit;
 use crate::warm_pool::Offer;
 
-/// What must go.
+/// What to evict.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Victims {
     /// Places of zygotes.
     pub(crate) zygotes: Vec<usize>,
-    /// How many of the idle instances, from the first.
+    /// Number of idle instances, from the first.
     pub(crate) idle: usize,
 }
 
-/// What may stay.
+/// What may stay, at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Capacity {
     /// Bytes of zygotes and idle instances together.
     pub(crate) bytes: u64,
-    /// Zygotes.
+    /// Number of zygotes.
     pub(crate) zygotes: usize,
 }
 
-/// The least recently used first.
+/// Least recently used first.
 pub(crate) fn least_recent(entries: &[Entry], room: Capacity) -> Vec<usize> {
     by(entries, &[], room, |_| vec![0.0; entries.len()]).zygotes
 }
 
-/// SOCK §4.3: the benefit of evicting an entry is the on-disk size of the packages that it includes and its parent does
-/// not, the cost is its uses over a recent interval; the highest benefit-to-cost ratio goes first. `disk` and `uses` are
-/// by place.
+/// SOCK §4.3: the benefit of evicting an entry is the on-disk size of the packages that it includes
+/// and its parent does not, the cost is its uses over a recent interval; the highest
+/// benefit-to-cost ratio goes first. `disk` and `uses` are by place.
 pub(crate) fn sock(entries: &[Entry], room: Capacity, disk: &[f64], uses: &[f64]) -> Vec<usize> {
     let ratio = disk.iter().zip(uses).map(|(disk, uses)| uses / disk.max(1.0));
     let ratio: Vec<f64> = ratio.collect();
     by(entries, &[], room, |_| ratio.clone()).zygotes
 }
 
-/// What the calls of late would miss least, for each byte that it gives back, first. `idle` comes in that order.
+/// The least loss to recent calls per freed byte first. `idle` comes in that order.
 pub(crate) fn utility(
     entries: &[Entry],
     idle: &[Offer],
@@ -54,13 +54,13 @@ pub(crate) fn utility(
     })
 }
 
-/// What is saved by keeping a byte.
+/// Milliseconds saved per byte kept.
 #[expect(clippy::cast_precision_loss, reason = "bytes as a divisor")]
 pub(crate) fn per_byte(saved: f64, bytes: u64) -> f64 {
     saved / bytes.max(1) as f64
 }
 
-/// Evicts whatever ranks lowest among those left, the least recently used of equals, until the rest fits.
+/// Evicts the lowest-ranked entry, the least recently used of equals, until the rest fits.
 fn by(
     entries: &[Entry],
     idle: &[Offer],
@@ -204,7 +204,8 @@ mod tests {
 
     #[test]
     fn sock_evicts_by_disk_size_over_recent_uses() {
-        // A, B and C are 100, 10 and 40 bytes on disk; entry 3 includes A and C, of which its parent has A.
+        // A, B and C are 100, 10 and 40 bytes on disk; entry 3 includes A and C, of which its
+        // parent has A.
         let tree = [
             entry(None, set(&[]), 1, 0),
             entry(Some(0), set(&[1]), 1, 1),
@@ -217,7 +218,7 @@ mod tests {
         assert_eq!(sock(&tree, bytes(3), &disk, &uses), [2]);
         assert_eq!(sock(&tree, bytes(2), &disk, &uses), [2, 3]);
         assert_eq!(sock(&tree, bytes(1), &disk, &uses), [2, 3, 1]);
-        // What nobody used of late goes before all that was used.
+        // An entry without recent uses goes before all others.
         assert_eq!(sock(&tree, bytes(3), &disk, &[30.0, 0.0, 1.0, 5.0]), [1]);
         assert_eq!(sock(&tree, bytes(3), &disk, &[30.0, 0.0, 0.0, 5.0]), [1]);
     }
@@ -237,7 +238,8 @@ mod tests {
             entry(Some(0), set(&[0, 2]), 10, 3),
         ];
         let benefit = Benefit::new(&tree, &demands, 0.0);
-        // Nobody misses the common one while both have their own; then the one that is called less goes.
+        // The common one is not missed while both have their own; then the one that is called less
+        // goes.
         assert_eq!(utility(&tree, &[], bytes(21), &benefit).zygotes, [1]);
         assert_eq!(utility(&tree, &[], bytes(11), &benefit).zygotes, [1, 3]);
     }

@@ -2,11 +2,12 @@
 
 use sandbox::Imports;
 
-/// Why a zygote must not be forked, if it must not.
+/// Why a zygote must not be forked; none if it may be.
 ///
-/// Threads do not survive a fork, and the locks that they hold stay locked for ever. Open files do not survive ours,
-/// which closes them, but for the first three numbers; nor do interval timers survive any. Shared memory would join functions that were never to meet: what one
-/// writes there another reads. A file from outside its own package set may hold anything: such a zygote would bring it to
+/// Threads do not survive a fork, and locks that they hold stay locked for ever. Open files do not
+/// survive ours, which closes all but the first three descriptors; interval timers survive no fork.
+/// Shared memory would join functions that must stay apart: each would read what the others write
+/// there. A file from outside the zygote's own package set may hold anything, and would reach
 /// handlers that never asked for it (DESIGN §6).
 pub(crate) fn unfit(imports: &Imports) -> Option<String> {
     if imports.threads > 0 {

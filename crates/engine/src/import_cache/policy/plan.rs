@@ -1,8 +1,8 @@
 //! Which zygote to make next, as a plain function.
 //!
-//! A candidate is worth making when what it would have spared the starts of late (an old one counts less) is more than
-//! making it takes, and when it is worth more than what has to go for it. So a zygote is made about when calls have paid
-//! once for not having it.
+//! A candidate is worth making when it would have spared recent starts (older ones weighted less)
+//! more than making it takes, and when it is worth more than what is evicted for it. So a zygote is
+//! made about when calls have paid once for not having it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry::{Occupied, Vacant};
@@ -18,10 +18,10 @@ use crate::import_cache::policy::evict::{self, Capacity, Victims};
 use crate::import_cache::policy::price::{Price, price as price_of};
 use crate::warm_pool::Offer;
 
-/// Candidates that are tried against what would have to go.
+/// Candidates for which evictions are worked out.
 const MAX_TRIED: usize = 6;
 
-/// What is gained need not be more than what is paid: a sum of floats may fall short of its equal.
+/// A gain equal to the price is enough: a sum of floats may fall short of its equal.
 const EVEN: f64 = 0.999;
 
 /// A zygote that should be made.
@@ -30,24 +30,24 @@ pub(crate) struct Build {
     pub(crate) domain: usize,
     pub(crate) sees: Set,
     pub(crate) modules: Set,
-    /// Milliseconds of a processor that it is expected to take.
+    /// Processor milliseconds that making it is expected to take.
     pub(crate) milliseconds: f64,
-    /// What must go for it.
+    /// What is evicted for it.
     pub(crate) evict: Victims,
 }
 
-/// What there is to make a zygote with.
+/// What making a zygote may use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Resources {
     /// What may stay, the new one included.
     pub(crate) room: Capacity,
-    /// Milliseconds of a processor that making it may take.
+    /// Processor milliseconds that making it may take.
     pub(crate) milliseconds: f64,
 }
 
-/// The zygote that is most worth making for each byte, if any is. It shares the room with `idle` instances, those first
-/// that save least for each byte. `unseen_ratio` is the part of starts that are of new locks; `refused` says what cannot be
-/// made.
+/// The zygote most worth making per byte, if any is. It shares the room with `idle` instances,
+/// least saved per byte first. `unseen_ratio` is the fraction of starts of new locks; `refused`
+/// says what cannot be made.
 pub(crate) fn plan(
     entries: &[Entry],
     idle: &[Offer],
@@ -59,7 +59,7 @@ pub(crate) fn plan(
 ) -> Option<Build> {
     let Resources { room, milliseconds: budget_ms } = resources;
     let mut benefit = Benefit::new(entries, demands, unseen_ratio);
-    // Where there is room, it is enough that those who come again gain; strangers cannot lose.
+    // Where there is room, a gain for returning locks is enough: new locks cannot lose.
     let even = EVEN * (1.0 - unseen_ratio);
     let mut offers: Vec<ScoredCandidate<'_>> = Vec::new();
     let mut seen: HashMap<(usize, Set), usize> = HashMap::new();
@@ -70,10 +70,11 @@ pub(crate) fn plan(
         }
         let price = price_of(entries, domain, &sees, &modules, &estimate);
         match seen.entry((domain, modules.clone())) {
-            // One who would use it believes that it costs less: a lie that it costs much is told to others.
+            // Take the lowest price of any handler that would use it: a lie that it costs much
+            // reaches others.
             Occupied(there) => {
                 let offer = &mut offers[*there.get()];
-                // And what looks up nothing: a lie that it does is told to others, too.
+                // And the fewest lookups, for the same reason.
                 let lookups = lookups(entries, domain, &sees, &modules, &estimate);
                 if lookups != offer.lookups {
                     let gain = benefit.gain(domain, &sees, &modules, &lookups);
@@ -101,7 +102,7 @@ pub(crate) fn plan(
             }
         }
     }
-    // Also where it costs nothing: what nobody may use serves nobody.
+    // Even at no price: a zygote that no handler may use is of no use.
     offers.retain(|offer| {
         offer.gain > 0.0
             && offer.gain >= even * offer.price.milliseconds
@@ -131,7 +132,7 @@ pub(crate) fn plan(
         benefit.push(&with[entries.len()]);
         let evict = evict::utility(&with, idle, room, &benefit);
         let alive: Vec<bool> = (0..with.len()).map(|at| !evict.zygotes.contains(&at)).collect();
-        // What it would best come from may have to go for it.
+        // Its best parent may be among what is evicted for it.
         let stays = (0..entries.len()).filter(|at| alive[*at]);
         let stay: Vec<Entry> = stays.map(|at| entries[at].clone()).collect();
         let new = &with[entries.len()];
@@ -154,9 +155,10 @@ pub(crate) fn plan(
     None
 }
 
-/// What a zygote of a candidate's pieces would see and import, and who reads it so: whoever it was found for, if he may use
-/// it. What several have in common may hold what he has not locked: then he believes nothing that is said of it, and it is
-/// read as all do who may use it.
+/// What a zygote of the candidate's pieces would see and import, and the estimate for it: that of
+/// the handler for which the candidate was found, if the handler may use it. What several handlers
+/// have in common may hold distributions that this one did not lock, whose sources it may not
+/// trust; then the estimate is the one that all users of the zygote share.
 fn read<'a>(
     catalog: &'a Catalog,
     pieces: &Set,
@@ -172,8 +174,8 @@ fn read<'a>(
     (catalog.owners(&modules), modules, users)
 }
 
-/// What a zygote of these modules will have looked up, as he believes who would use it; and as was seen of those that hold a
-/// part of it, and that it can come from.
+/// What a zygote of these modules is expected to look up in vain: by trusted sources, and as
+/// observed of existing zygotes that hold a part of it and from which it can be derived.
 fn lookups(
     entries: &[Entry],
     domain: usize,
@@ -187,7 +189,7 @@ fn lookups(
     parts.fold(estimate.lookups(sees), |lookups, entry| lookups.or(&entry.lookups))
 }
 
-/// A candidate that can be made.
+/// A candidate with its gain and price.
 struct ScoredCandidate<'a> {
     gain: f64,
     domain: usize,
@@ -195,7 +197,7 @@ struct ScoredCandidate<'a> {
     modules: Set,
     lookups: Set,
     price: Price,
-    /// Who would use it, and believes in that price.
+    /// The estimate of a handler that would use it, on which the price is based.
     estimate: Rc<Estimate<'a>>,
 }
 
@@ -310,7 +312,8 @@ mod tests {
         catalog.measure(&set(&[0, 1]), &Imports { files, ..Imports::default() });
         let user = Profile::new(0, set(&[0, 1]), set(&[0, 1]), &catalog);
         let other = Profile::new(0, set(&[0, 2]), set(&[0]), &catalog);
-        // Both import a, and more than half of the starts b as well. Who locked only what both did knows b by hearsay.
+        // Both import a, and more than half of the starts b as well. The estimate shared by both
+        // has no trusted measurement of b.
         let demands =
             [(&user, 60.0), (&other, 40.0)].map(|(profile, weight)| Demand { profile, weight });
         let root = [entry(None, set(&[]), 1 << 20, 0)];

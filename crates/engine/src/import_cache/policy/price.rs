@@ -1,23 +1,24 @@
-//! What a zygote is expected to cost, and from which other one it would best be derived.
+//! What a zygote is expected to cost, and its best parent.
 
 use crate::import_cache::model::entry::Entry;
 use crate::import_cache::model::estimate::Estimate;
 use crate::import_cache::model::set::Set;
 
-/// Milliseconds of a processor that a zygote takes beside its imports: its directory, its cgroup and root, a fork and a look
-/// at it, spares and slots below it, and its end.
+/// Processor milliseconds that a zygote takes beside its imports: its directory, cgroup and root, a
+/// fork and its inspection, spares and slots below it, and its end.
 pub(crate) const MAKING_MS: f64 = 20.0;
 
-/// Milliseconds of a processor and bytes that a zygote of `modules` is expected to cost beyond the best of those it can
-/// come from.
+/// Processor milliseconds and bytes that a zygote of `modules` is expected to cost beyond its best
+/// parent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Price {
     pub(crate) milliseconds: f64,
     pub(crate) bytes: u64,
 }
 
-/// From which entry a zygote would best be derived: of those that bear the one that has spent most on what it imports, and
-/// on nothing else, and has missed nothing that this one sees. What one loaded beyond what it was asked for comes with being asked for the same.
+/// The best parent for a zygote: of the entries that it may be derived from, the one that spent the
+/// most time on imports that this one needs, and none on others. What an entry loaded beyond what
+/// it was asked for is loaded again by whatever is asked for the same.
 pub(crate) fn ancestor(
     entries: &[Entry],
     domain: usize,

@@ -1,17 +1,17 @@
-//! Where a call's instance is made from, as plain functions.
+//! Which zygote a call's instance is forked from, as plain functions.
 //!
-//! None can miss: a root zygote has imported nothing, so every handler may be forked from it; and where no zygote can be
-//! had at all, a fresh interpreter serves.
+//! A choice always exists: a root zygote has imported nothing, so every handler of its trust domain
+//! may be forked from it. Without any zygote, a fresh interpreter serves.
 
 use crate::import_cache::model::entry::Entry;
 use crate::import_cache::model::profile::Profile;
 
-/// Milliseconds that a fork takes longer for each module that its zygote has imported: 1.6 ms from a bare
-/// interpreter to numpy and pandas, some 900 of them (page tables are copied).
+/// Milliseconds added to a fork for each module that its zygote has imported: 1.6 ms from a bare
+/// interpreter to numpy and pandas, some 900 modules (page tables are copied).
 const FORK_MS_PER_MODULE: f64 = 0.002;
 
-/// SOCK §4.3: of those that import nothing which was not asked for, the one with the most matching packages; ties are
-/// broken by `luck`.
+/// SOCK §4.3: of the zygotes that import nothing unrequested, the one with the most matching
+/// packages; `luck` breaks ties.
 pub(crate) fn sock(entries: &[Entry], profile: &Profile, luck: u64) -> Option<usize> {
     let serving = || (0..entries.len()).filter(|at| profile.may_use(&entries[*at]));
     let most = serving().map(|at| entries[at].sees.len()).max()?;
@@ -20,7 +20,8 @@ pub(crate) fn sock(entries: &[Entry], profile: &Profile, luck: u64) -> Option<us
     ties.get(luck).copied()
 }
 
-/// The one that spares the handler most: import time that is saved, less what forking a larger process takes longer.
+/// The one that spares the handler most: saved import time, less the longer fork of a larger
+/// process.
 pub(crate) fn utility(entries: &[Entry], profile: &Profile) -> Option<usize> {
     let serving = entries.iter().enumerate().filter(|(_, entry)| profile.may_use(entry));
     let scored = serving.map(|(at, entry)| {
@@ -32,7 +33,8 @@ pub(crate) fn utility(entries: &[Entry], profile: &Profile) -> Option<usize> {
     best.map(|(_, _, at)| at)
 }
 
-/// The one of just what the handler locked that has imported what it declares, else the root.
+/// The one that sees exactly what the handler locked and has imported what it declares, else the
+/// root.
 pub(crate) fn exact(entries: &[Entry], profile: &Profile) -> Option<usize> {
     let (sees, modules) = (&profile.locked, &profile.declared);
     let places = || (0..entries.len()).filter(|at| profile.may_use(&entries[*at]));

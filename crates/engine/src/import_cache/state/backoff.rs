@@ -1,13 +1,13 @@
-//! What failed, and when it is to be tried again.
+//! When something that failed may be tried again.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Longest time before what failed again and again is tried once more.
+/// Longest time between two tries.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
 
-/// A zygote could not be made, so many times in a row.
+/// Failures in a row to make a zygote.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backoff {
     failures: u32,
@@ -32,12 +32,12 @@ impl Backoff {
         self.failures
     }
 
-    /// When the next try may be.
+    /// When the next try is allowed.
     pub(crate) fn until(&self) -> Instant {
         self.until
     }
 
-    /// Whether it is not to be tried yet.
+    /// Whether the next try is not allowed yet.
     pub(crate) fn is_active(&self) -> bool {
         Instant::now() < self.until
     }

@@ -1,4 +1,4 @@
-//! What the import cache knows, under its one lock.
+//! All that changes in the import cache, under its one lock.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -22,49 +22,50 @@ use crate::import_cache::state::zygote::{CachedZygote, View, ZygoteKey};
 use crate::popularity::Rate;
 use crate::zygote_tree::TreeNode;
 
-/// Package sets whose refusal is remembered, at most.
+/// Refused package sets that are remembered, at most.
 const MAX_REFUSALS: usize = 1024;
 
-/// About as many starts back it is remembered how many were of new locks.
+/// About the number of starts that `unseen_ratio` averages over.
 const UNSEEN_RATIO_STARTS: f64 = 200.0;
 
-/// Handlers that are remembered, at most; those that were started least of late go first.
+/// Handlers that are remembered, at most; those with the fewest recent starts are dropped first.
 const MAX_PROFILES: usize = 2048;
 
-/// What a zygote never leaves: it serves only handlers of its own.
+/// What a zygote never crosses: it serves only handlers of its own trust domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TrustDomain {
     pub(crate) kind: Kind,
     pub(crate) python: PythonSpec,
     pub(crate) network: Network,
-    /// A zygote has full power over what is forked from it, and what is forked may learn from it (its address-space
-    /// layout, what is left in its memory): not even a root is shared.
+    /// Not even a root is shared between tenants: a zygote has full control over its forks, and a
+    /// fork may learn from its zygote (address-space layout, memory contents).
     pub(crate) tenant: String,
 }
 
 #[derive(Debug)]
 pub(crate) struct CacheState {
     pub(crate) nodes: HashMap<ZygoteKey, Node>,
-    /// By Python and package set: whatever of its modules is asked for, the same package may hang.
+    /// By trust domain and package set: the same package may hang whichever of its modules are
+    /// asked for.
     backoffs: HashMap<(usize, Set), Backoff>,
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) profiles: BTreeMap<VersionId, Arc<Profile>>,
     domains: Vec<TrustDomain>,
-    /// The part of starts of late that were of locks never seen before.
+    /// Fraction of recent starts that were of new locks.
     pub(crate) unseen_ratio: f64,
-    /// Starts so far: the clock by which popularity fades.
+    /// Starts so far: the clock of popularity.
     pub(crate) starts: u64,
-    /// Forks so far, and zygotes: who was used last.
+    /// Forks and zygotes so far: the clock of recency.
     turns: u64,
-    /// Starts by the clock on the wall.
+    /// Starts in wall-clock time.
     pub(crate) rate: Rate,
     /// What making zygotes may cost.
     pub(crate) account: Account,
-    /// Zygotes given up for others since anything was last started: nobody has asked for them since.
+    /// Zygotes evicted for others since the last start: no start has asked for them since.
     given_up: HashSet<ZygoteKey>,
-    /// Milliseconds of imports that calls had to do since somebody last thought about better zygotes.
+    /// Import milliseconds that calls had to spend since the last plan.
     pub(crate) missed: f64,
-    /// What calls have shown and nobody took in yet.
+    /// Observations of calls that are not applied yet.
     pub(crate) observations: ObservationQueue,
     view: Option<Arc<View>>,
 }
@@ -77,7 +78,7 @@ impl Default for CacheState {
             catalog: Arc::default(),
             profiles: BTreeMap::new(),
             domains: Vec::new(),
-            // Nobody knows yet.
+            // Unknown at first.
             unseen_ratio: 0.5,
             starts: 0,
             turns: 0,
@@ -92,9 +93,9 @@ impl Default for CacheState {
 }
 
 impl CacheState {
-    /// What is known of the handler, which may be nothing but what it says itself. `stored`: whether the install cache
-    /// lays out any part of its lock; only then is more to be known of that than its directory. `secrets`: the names
-    /// of those that it has now.
+    /// The handler's profile, made from its own declarations if it is new. `stored`: the install
+    /// cache lays out parts of its lock; only then is the lock more than one directory. `secrets`:
+    /// names of its current secrets.
     pub(crate) fn profile(
         &mut self,
         handler: &Handler,
@@ -140,13 +141,14 @@ impl CacheState {
         profile
     }
 
-    /// Whether what these distributions look up when they are imported is the handler's own, as far as it is known to it.
+    /// Whether what these distributions look up at import conflicts with the handler, by sources
+    /// that it may trust.
     pub(crate) fn conflicts(&self, profile: &Profile, sees: &Set) -> bool {
         profile.conflicts_with(sees, &profile.estimate(&self.catalog).lookups(sees))
     }
 
-    /// The nodes of a tree that the handler may be forked from, and where: for one that nobody has called, of whom nothing is
-    /// to be remembered yet.
+    /// The trust domain of a handler that was never called, and the nodes of a tree that it may be
+    /// forked from. Stores no profile.
     pub(crate) fn seeds(&mut self, handler: &Handler, tree: &[TreeNode]) -> (usize, Vec<Seed>) {
         let domain = self.domain_of(handler);
         let catalog = Arc::make_mut(&mut self.catalog);
@@ -172,7 +174,7 @@ impl CacheState {
         }
     }
 
-    /// Takes what a start of the handler brings in, as measured: for what it owes, and then for everybody.
+    /// Credits a start of the handler: repays its debt first, then adds to the account.
     pub(crate) fn credit(&mut self, handler: &VersionId, half_life: f64) {
         let Some(profile) = self.profiles.get_mut(handler) else { return };
         let mut credit = credit_for(profile.measured());
@@ -182,7 +184,7 @@ impl CacheState {
         self.account.credit(credit, half_life);
     }
 
-    /// Takes in what a handler has shown.
+    /// Applies one observation.
     pub(crate) fn apply(&mut self, observation: &Observation, half_life: f64) {
         let Some(profile) = self.profiles.get_mut(&observation.handler) else { return };
         let (catalog, profile) = (Arc::make_mut(&mut self.catalog), Arc::make_mut(profile));
@@ -195,15 +197,15 @@ impl CacheState {
         }
     }
 
-    /// Notes that so much was spent for the handler, because it was deployed.
+    /// Charges the handler for a zygote made at its deploy.
     pub(crate) fn charge(&mut self, handler: &VersionId, milliseconds: f64) {
         if let Some(profile) = self.profiles.get_mut(handler) {
             Arc::make_mut(profile).debt.charge(milliseconds);
         }
     }
 
-    /// Handlers started within that time of whose packages something else is known than when it was worked out what they
-    /// need.
+    /// Handlers started within that time whose needs were computed before the catalog changed for
+    /// their packages.
     pub(crate) fn stale(&self, within: Duration) -> Vec<(VersionId, Arc<Profile>)> {
         let stale =
             |profile: &Profile| profile.started_within(within) && profile.is_stale(&self.catalog);
@@ -251,7 +253,7 @@ impl CacheState {
         Arc::clone(view)
     }
 
-    /// The view is made anew when it is asked for next: zygotes, or what they weigh, have changed.
+    /// Discards the view: zygotes, or their sizes, have changed.
     pub(crate) fn look_again(&mut self) {
         self.view = None;
     }
@@ -267,7 +269,7 @@ impl CacheState {
             backoff.is_some_and(Backoff::is_active)
         };
         match self.nodes.get(key) {
-            // Whoever was making it is gone without a word.
+            // The task that was making it has ended without a result.
             Some(Node::Making(making)) if making.has_changed().is_err() => Availability::Absent,
             Some(Node::Making(_)) => Availability::Making,
             None | Some(Node::Refused { for_good: false, .. }) if backs_off() => {
@@ -283,7 +285,7 @@ impl CacheState {
         }
     }
 
-    /// What one is to be derived from for which the zygote of that key is meant.
+    /// The zygote of that key as an origin for others.
     pub(crate) fn origin(&self, key: &ZygoteKey) -> Origin {
         match self.nodes.get(key) {
             Some(Node::Ready(cached)) => Origin::Ready(Arc::clone(cached)),
@@ -308,8 +310,8 @@ impl CacheState {
         }
     }
 
-    /// Notes that a zygote of the set could not be made: the next one waits for `retry`, and twice as long after each
-    /// further failure.
+    /// Records that a zygote of the set could not be made: the next try waits for `retry`, and
+    /// twice as long after each further failure.
     pub(crate) fn record_failure(&mut self, key: &ZygoteKey, retry: Duration) {
         self.backoffs.entry((key.domain, key.sees.clone())).or_default().fail(retry);
         if self.backoffs.len() > MAX_REFUSALS
@@ -323,32 +325,32 @@ impl CacheState {
         }
     }
 
-    /// Notes that one of the set was made.
+    /// Records that a zygote of the set was made.
     pub(crate) fn clear_backoff(&mut self, key: &ZygoteKey) {
         self.backoffs.remove(&(key.domain, key.sees.clone()));
     }
 
-    /// Takes a zygote out for others, which are worth more.
+    /// Evicts a zygote for others that are worth more.
     pub(crate) fn give_up(&mut self, cached: &Arc<CachedZygote>) {
         if self.remove(cached) {
             self.given_up.insert(cached.key.clone());
         }
     }
 
-    /// The zygotes that nobody may plan to make: that are there, are being made, cannot be made, or were given up for others
-    /// since anything was last started.
+    /// Zygotes that no plan may contain: those that exist, are being made, cannot be made, or were
+    /// evicted for others since the last start.
     pub(crate) fn barred(&self, config: &EngineConfig) -> HashSet<ZygoteKey> {
         let keys = self.nodes.keys();
         let there = keys.filter(|key| self.availability(config, key) != Availability::Absent);
         there.chain(&self.given_up).cloned().collect()
     }
 
-    /// Whether that zygote is still the one that is there.
+    /// Whether the zygote is still in the cache.
     pub(crate) fn holds(&self, cached: &Arc<CachedZygote>) -> bool {
         matches!(self.nodes.get(&cached.key), Some(Node::Ready(there)) if Arc::ptr_eq(there, cached))
     }
 
-    /// Takes a zygote out, if it is still the one that is there.
+    /// Removes a zygote, if it is still in the cache.
     pub(crate) fn remove(&mut self, cached: &Arc<CachedZygote>) -> bool {
         let there = self.holds(cached);
         if there {
@@ -359,7 +361,7 @@ impl CacheState {
     }
 }
 
-/// The nodes of a given tree that a handler of `lock` may be forked from.
+/// The nodes of a tree that a handler which locked `lock` may be forked from.
 fn seeds(
     seed: &[TreeNode],
     lock: &[Distribution],
@@ -367,7 +369,8 @@ fn seeds(
     catalog: &mut Catalog,
 ) -> Vec<Seed> {
     let mut found = Vec::new();
-    // Where those are that were found: whoever may be forked from a node may be from the one above it.
+    // Places of the nodes found so far: a handler that may be forked from a node may be from its
+    // parent.
     let mut places = HashMap::new();
     for (at, planned) in seed.iter().enumerate() {
         let Some((distributions, modules)) = planned.among(lock) else { continue };

@@ -1,4 +1,4 @@
-//! Directories that zygotes import from before they are there to be seen.
+//! Directories that unfinished zygotes import from: they must not be removed.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use sandbox::Layer;
 #[derive(Debug, Default)]
 pub(crate) struct Claims(Mutex<Vec<Layer>>);
 
-/// A zygote that is being made imports from this directory. Dropped when it is there, or will not be.
+/// Protects a directory until its zygote is in the cache, or was given up.
 #[derive(Debug)]
 pub(crate) struct Claim {
     claims: Arc<Claims>,

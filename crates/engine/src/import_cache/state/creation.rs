@@ -1,4 +1,4 @@
-//! Zygotes that are being made, and what comes of it.
+//! Zygotes that are being made, and the results.
 
 use std::io;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::zygote::CachedZygote;
 
-/// What comes of making a zygote. Ok(None): it was made, but must not be forked.
+/// Result of making a zygote. Ok(None): it was made, but must not be forked.
 pub(crate) type CreationResult = Result<Option<Arc<CachedZygote>>, Arc<ProviderError>>;
 
 #[derive(Debug)]
@@ -19,30 +19,31 @@ pub(crate) enum Node {
     Refused { why: String, since: Instant, for_good: bool },
 }
 
-/// How it stands with one zygote.
+/// Whether a zygote can be used or made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Availability {
-    /// There is none.
+    /// It does not exist and may be made.
     Absent,
     /// It is being made.
     Making,
     /// It can be forked.
     Ready,
-    /// It cannot be made, or cannot be forked safely; not now, or never.
+    /// It cannot be made or forked safely, for a while or for good.
     Refused,
 }
 
-/// What a zygote is to be derived from. If that cannot be: the best that there is when its turn comes.
+/// The parent that a new zygote should have. If that is impossible: the best one when its turn
+/// comes.
 #[derive(Debug)]
 pub(crate) enum Origin {
     Best,
     Ready(Arc<CachedZygote>),
-    /// It is made first.
+    /// Wait until the parent is made.
     Pending(watch::Receiver<Option<CreationResult>>),
 }
 
 impl Origin {
-    /// Waits until it is there.
+    /// Waits until the parent exists.
     pub(crate) async fn wait(self) -> Option<Arc<CachedZygote>> {
         match self {
             Self::Best => None,
@@ -52,7 +53,7 @@ impl Origin {
     }
 }
 
-/// Waits for what comes of it.
+/// Waits for the result.
 pub(crate) async fn outcome(
     making: &mut watch::Receiver<Option<CreationResult>>,
 ) -> Result<Option<Arc<CachedZygote>>, ProviderError> {
@@ -63,7 +64,7 @@ pub(crate) async fn outcome(
     }
 }
 
-/// An error for each of those who waited for the same thing.
+/// A copy of an error, for each task that waited for the same zygote.
 fn retell(error: &ProviderError) -> ProviderError {
     match error {
         ProviderError::Exhausted { what } => ProviderError::Exhausted { what: what.clone() },

@@ -1,4 +1,4 @@
-//! Who has the turn, who waits for it, and who is late: plain data.
+//! Which creation has the turn, which ones wait, and which are late: plain data.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -6,18 +6,18 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Zygotes whose imports seem to hang that may go on hanging while others are made: each may well keep a core busy.
+/// Creations that may be late (seem to hang) while another has the turn: each may keep a core busy.
 const MAX_LATE: usize = 2;
 
-/// Tickets are in the order in which they were given.
+/// Tickets are numbered in the order of arrival.
 #[derive(Debug, Default)]
 pub(crate) struct CreationQueue {
-    /// Somebody has the turn, or is called to take it.
+    /// The turn is taken, or a ticket is called to take it.
     taken: bool,
     called: Option<u64>,
     tickets: u64,
     waiting: BTreeMap<u64, String>,
-    /// By tenant, the number of its last turn, as long as anybody waits.
+    /// By tenant, the number of its last turn, while any ticket waits.
     last: HashMap<String, u64>,
     late: BTreeMap<u64, LateEntry>,
 }
@@ -29,13 +29,13 @@ struct LateEntry {
     end: CancellationToken,
 }
 
-/// Whether one more may be late while another is made.
+/// Whether one more creation may be late while another is made.
 #[derive(Debug, PartialEq)]
 pub(crate) enum LateRoom {
     Free,
-    /// From then on, at the cost of another.
+    /// From then on, by ending another.
     From(Instant),
-    /// There is none, and nobody waits for it.
+    /// There is no room, and no ticket waits for it.
     NotNeeded,
 }
 
@@ -45,7 +45,7 @@ impl CreationQueue {
         self.tickets
     }
 
-    /// One of that tenant's waits for a turn.
+    /// Queues a ticket for the tenant.
     pub(crate) fn wait(&mut self, tenant: &str) -> u64 {
         let ticket = self.ticket();
         self.waiting.insert(ticket, tenant.to_owned());
@@ -55,14 +55,14 @@ impl CreationQueue {
         ticket
     }
 
-    /// Takes the turn if that one is called to.
+    /// Takes the turn if that ticket is called.
     pub(crate) fn take(&mut self, ticket: u64) -> bool {
         let called = self.called == Some(ticket);
         self.called = self.called.filter(|_| !called);
         called
     }
 
-    /// Waits no more.
+    /// Removes a ticket from the queue.
     pub(crate) fn leave(&mut self, ticket: u64) {
         self.waiting.remove(&ticket);
         if self.take(ticket) {
@@ -70,7 +70,7 @@ impl CreationQueue {
         }
     }
 
-    /// Calls the next one.
+    /// Calls the next ticket: that of the tenant whose last turn is longest ago.
     pub(crate) fn call_next(&mut self) {
         let last = |tenant: &String| self.last.get(tenant).copied().unwrap_or(0);
         let next = self.waiting.iter().min_by_key(|(ticket, tenant)| (last(tenant), **ticket));
@@ -84,19 +84,20 @@ impl CreationQueue {
         self.last.insert(tenant, turn);
     }
 
-    /// It is late since then, and to be ended with `end`.
+    /// Adds a creation that is late since then, and is ended with `end`.
     pub(crate) fn add_late(&mut self, tenant: &str, since: Instant, end: CancellationToken) -> u64 {
         let ticket = self.ticket();
         self.late.insert(ticket, LateEntry { tenant: tenant.to_owned(), since, end });
         ticket
     }
 
-    /// It is late no more.
+    /// Removes a creation that was late.
     pub(crate) fn remove_late(&mut self, ticket: u64) {
         self.late.remove(&ticket);
     }
 
-    /// Whether no more are late than may be; ends one if that helps and is due.
+    /// Whether the number of late creations is within its limit; ends one if another waits and that
+    /// is due.
     pub(crate) fn room(&mut self, now: Instant, grace: Duration) -> LateRoom {
         if self.late.len() <= MAX_LATE {
             return LateRoom::Free;
@@ -118,7 +119,7 @@ impl CreationQueue {
         self.room(now, grace)
     }
 
-    /// Of the tenant that has most that are late, the one that is it for longest.
+    /// Of the tenant with the most late creations, the one that is late for longest.
     fn longest(&self) -> Option<(u64, &LateEntry)> {
         let mut count: HashMap<&str, usize> = HashMap::new();
         self.late.values().for_each(|late| *count.entry(&late.tenant).or_default() += 1);
@@ -167,7 +168,7 @@ mod tests {
                 end
             })
             .collect();
-        assert_eq!(queue.room(begun + grace, grace), LateRoom::NotNeeded, "nobody waits");
+        assert_eq!(queue.room(begun + grace, grace), LateRoom::NotNeeded, "no ticket waits");
         queue.wait("c");
         queue.wait("c");
         assert_eq!(queue.room(begun, grace), LateRoom::From(begun + grace));

@@ -1,4 +1,4 @@
-//! What the import cache keeps: its zygotes, what was refused, and who waits for what.
+//! What the import cache keeps: its zygotes, what was refused, and what is under way.
 
 pub(crate) mod backoff;
 pub(crate) mod cache_state;

@@ -1,4 +1,4 @@
-//! What calls have shown of their handlers' imports, and was not taken in yet: plain data.
+//! What calls have shown of their handlers' imports and is not applied yet: plain data.
 
 use std::collections::VecDeque;
 
@@ -7,17 +7,17 @@ use function::VersionId;
 use crate::import_cache::model::import_time::ImportTime;
 use crate::import_cache::model::set::Set;
 
-/// Modules that a handler may say it has loaded: the largest package sets load some five thousand.
+/// Modules that a handler may report; the largest package sets load some five thousand.
 pub(crate) const MAX_MODULES: usize = 20_000;
 
-/// Lessons that wait to be taken in, at most: a handler that was not heard is asked again.
+/// Observations that may wait; a handler whose observation was dropped is observed again.
 const MAX_OBSERVATIONS: usize = 256;
 
-/// Bytes of them, at most: three of the largest that there can be (so many names of 255 bytes are 5.6 MB), and of usual ones
-/// as many as may wait.
+/// Bytes that they may take: three of the largest possible (20 000 names of 255 bytes are 5.6 MB),
+/// and as many usual ones as may wait.
 const MAX_BYTES: usize = 16 << 20;
 
-/// Lessons that wait, the oldest first.
+/// Observations that wait, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct ObservationQueue {
     waiting: VecDeque<Observation>,
@@ -25,7 +25,7 @@ pub(crate) struct ObservationQueue {
 }
 
 impl ObservationQueue {
-    /// Puts one behind the others. False: there is no room for it, and it is forgotten.
+    /// Appends one. False: there is no room, and it is dropped.
     pub(crate) fn push(&mut self, observation: Observation) -> bool {
         let bytes = self.bytes + observation.bytes();
         let room = self.waiting.len() < MAX_OBSERVATIONS && bytes <= MAX_BYTES;
@@ -48,7 +48,7 @@ impl ObservationQueue {
     }
 }
 
-/// A handler that went on from a zygote has loaded modules of its packages.
+/// Modules that a handler loaded from its packages after it was forked from a zygote.
 #[derive(Debug)]
 pub(crate) struct Observation {
     pub(crate) handler: VersionId,
@@ -56,12 +56,13 @@ pub(crate) struct Observation {
     pub(crate) had: Set,
     pub(crate) modules: Vec<String>,
     pub(crate) took: ImportTime,
-    /// It tells what a start brings in: one that was to be observed.
+    /// Its start is credited when it is applied: see
+    /// [`spending`](crate::import_cache::model::spending).
     pub(crate) credits: bool,
 }
 
 impl Observation {
-    /// What it takes up.
+    /// Bytes that it takes.
     fn bytes(&self) -> usize {
         let names: usize = self.modules.iter().map(String::capacity).sum();
         let lists =

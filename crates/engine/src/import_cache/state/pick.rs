@@ -1,4 +1,4 @@
-//! Where a call goes on from.
+//! The zygote that a call's instance is forked from.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use sandbox::SandboxId;
 use super::zygote::CachedZygote;
 use crate::pages::Pages;
 
-/// Where a call goes on from.
+/// The choice of a zygote for one call.
 #[derive(Debug)]
 pub struct Pick {
     /// None: a fresh interpreter.
     pub(crate) zygote: Option<Arc<CachedZygote>>,
-    /// It had to be made first.
+    /// The zygote had to be made first.
     pub(crate) cold: bool,
-    /// It has imported all that the handler is known to import.
+    /// The zygote has imported all that the handler is known to import.
     pub(crate) exact: bool,
     /// Whether to ask the handler what it imports.
     pub(crate) observe: bool,
@@ -26,7 +26,7 @@ impl Pick {
         Self { zygote: None, cold: true, exact: false, observe: false }
     }
 
-    /// Those of the zygote.
+    /// The zygote's memory pages.
     pub(crate) fn pages(&self) -> Option<Arc<Pages>> {
         self.zygote.as_ref().map(|cached| Arc::clone(&cached.pages))
     }

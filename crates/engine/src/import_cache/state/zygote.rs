@@ -1,4 +1,4 @@
-//! Zygotes that are there, and what they are for.
+//! Zygotes in the cache, and their keys.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use crate::import_cache::model::set::Set;
 use crate::import_cache::state::backoff::Backoff;
 use crate::pages::Pages;
 
-/// What a zygote is for. Nothing seen: a root.
+/// What a zygote is for. A root sees nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ZygoteKey {
     pub(crate) domain: usize,
@@ -38,26 +38,26 @@ impl ZygoteKey {
 pub(crate) struct CachedZygote {
     pub(crate) key: ZygoteKey,
     pub(crate) zygote: Box<dyn Zygote>,
-    /// What it has really imported, its ancestors' imports included.
+    /// What it has actually imported, its ancestors' imports included.
     pub(crate) modules: Set,
-    /// What these looked up that another may have: see [`crate::import_cache::model::lookups`].
+    /// What these imports looked up in vain: see [`lookups`](crate::import_cache::model::lookups).
     pub(crate) lookups: Set,
-    /// From the one that it was derived from to the root.
+    /// Its ancestors, from its parent to its root.
     pub(crate) line: Vec<SandboxId>,
-    /// Whether zygotes may be derived from it: it is not as deep as they may be.
+    /// Whether zygotes may be derived from it: it is above the maximum depth.
     pub(crate) derivable: bool,
-    /// When the interpreter of its root started: all that come from that share one layout of memory.
+    /// When the interpreter of its root started: all descendants share one memory layout.
     pub(crate) born: Instant,
     pub(crate) pages: Arc<Pages>,
     pub(crate) used: AtomicU64,
     pub(crate) forks: AtomicU64,
     pub(crate) bytes: AtomicU64,
     pub(crate) saved_us: AtomicU64,
-    /// Forks of late, where the policy counts them.
+    /// Times of recent forks, where the policy counts them.
     pub(crate) recent: Mutex<VecDeque<Instant>>,
-    /// Its successors that could not be made.
+    /// Failures to make its successor.
     pub(crate) backoff: Mutex<Backoff>,
-    /// When something was last made from it, or when it was made.
+    /// When it was last forked or derived from; at first, when it was made.
     pub(crate) touched: Mutex<Instant>,
 }
 
@@ -68,12 +68,12 @@ impl Drop for CachedZygote {
 }
 
 impl CachedZygote {
-    /// Counts a fork.
+    /// Counts a fork of it.
     pub(crate) fn forked(&self) {
         self.forks.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Forks since then.
+    /// Forks within the last `window`.
     pub(crate) fn uses_since(&self, window: Duration) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "a count of forks")]
         let uses = self.recent(window).len() as f64;
@@ -88,7 +88,8 @@ impl CachedZygote {
         recent
     }
 
-    /// Notes that a call goes on from it, which saves that; `window`: for how long the policy counts its uses, if it does.
+    /// Records that a call is forked from it, which saves `saved_ms`. `window`: how long the policy
+    /// counts uses, if it does.
     pub(crate) fn use_now(&self, turn: u64, saved_ms: f64, window: Option<Duration>) {
         self.used.store(turn, Ordering::Relaxed);
         #[expect(
@@ -111,25 +112,25 @@ impl CachedZygote {
         *self.touched.lock().unwrap_or_else(PoisonError::into_inner) = at;
     }
 
-    /// What came of having it replaced so far.
+    /// Failures to make its successor so far.
     pub(crate) fn backoff(&self) -> Backoff {
         *self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a successor that could not be made, and says how many these are.
+    /// Counts a failure to make its successor, and returns the number of failures.
     pub(crate) fn record_failure(&self, retry: Duration) -> u32 {
         let mut backoff = self.backoff.lock().unwrap_or_else(PoisonError::into_inner);
         backoff.fail(retry);
         backoff.failures()
     }
 
-    /// Bytes that it costs, with its part of what those above it left behind.
+    /// Bytes that it costs, with its share of what its ancestors left behind.
     pub(crate) fn cost(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed) + self.pages.inherited()
     }
 }
 
-/// All zygotes that can be forked, at one moment: as they are, and as the policies see them.
+/// All zygotes that can be forked at one moment: the handles, and the policies' data.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) zygotes: Vec<Arc<CachedZygote>>,

@@ -1,4 +1,4 @@
-//! Making zygotes, each in a task of its own, once, watched by whoever needs it.
+//! Making zygotes: each in a task of its own, once, watched by all that need it.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,20 +22,21 @@ use crate::import_cache::state::creation::{Availability, CreationResult, Node, O
 use crate::import_cache::state::zygote::{CachedZygote, View, ZygoteKey};
 use crate::pages::Pages;
 
-/// A zygote that was made.
+/// A zygote that was made and is not in the cache yet.
 #[derive(Debug)]
 pub(super) struct NewZygote {
     pub(super) zygote: Box<dyn Zygote>,
-    /// The one that it was derived from.
+    /// Its parent.
     pub(super) parent: Option<Arc<CachedZygote>>,
-    /// Held until the zygote is among those that can be forked.
+    /// Held until the zygote is in the cache.
     pub(super) claim: Option<Claim>,
-    /// Held until it is weighed itself.
+    /// Held until its own memory is measured.
     pub(super) reserved: Option<Reservation>,
 }
 
 impl ImportCache {
-    /// What to watch until the zygote is there; none when it is there, or refused.
+    /// Has the zygote made if it is absent. Returns what to watch until it is made; none when it
+    /// exists or is refused.
     pub(super) fn ensure(
         self: &Arc<Self>,
         key: &ZygoteKey,
@@ -43,7 +44,7 @@ impl ImportCache {
         self.ensure_from(&mut self.state(), key, Origin::Best)
     }
 
-    /// The same, under the lock; made from `from`.
+    /// The same, under the lock, with `from` as its parent.
     pub(super) fn ensure_from(
         self: &Arc<Self>,
         state: &mut CacheState,
@@ -57,7 +58,7 @@ impl ImportCache {
         }
     }
 
-    /// Has it made: see [`Self::ensure_from`].
+    /// Starts making it: see [`Self::ensure_from`].
     fn start(
         self: &Arc<Self>,
         state: &mut CacheState,
@@ -108,7 +109,7 @@ impl ImportCache {
             let zygote = self.in_time(self.provider.create_zygote(spec)).await?;
             return Ok(NewZygote { zygote, parent: None, claim: None, reserved: None });
         }
-        // SOCK's policy makes them while their calls wait.
+        // With SOCK's policy their calls wait meanwhile.
         let turn = match self.config.zygotes {
             ZygotePolicy::Paper => None,
             _ => Some(self.turns.turn(&tenant).await),
@@ -146,7 +147,7 @@ impl ImportCache {
         if let Err(
             error @ (ProviderError::ZygoteLost { id, .. } | ProviderError::Impostor { id, .. }),
         ) = &derived
-            // One that died of its own imports says nothing of the one that it came from.
+            // A death caused by its own imports says nothing about its parent.
             && *id == parent.zygote.id()
         {
             self.lose(&parent, &error.to_string());
@@ -167,7 +168,7 @@ impl ImportCache {
         Some(Arc::clone(&young.zygotes[at]))
     }
 
-    /// The directory that holds just what the zygote may see.
+    /// The directory that holds exactly what the zygote may see.
     async fn layer(
         &self,
         key: &ZygoteKey,
@@ -200,7 +201,7 @@ impl ImportCache {
         timeout(limit, making).await.map_err(late)?
     }
 
-    /// Notes what came of making a zygote.
+    /// Records the result of making a zygote.
     fn settle(
         &self,
         key: ZygoteKey,
@@ -232,7 +233,7 @@ impl ImportCache {
         }
     }
 
-    /// Takes a zygote in, if it can be forked; learns from what it did either way.
+    /// Adds a zygote to the cache, if it can be forked. Records what its imports did either way.
     pub(super) fn admit(
         &self,
         key: ZygoteKey,
@@ -257,7 +258,7 @@ impl ImportCache {
         let now = Instant::now();
         let mut born = now.checked_sub(zygote.age()).unwrap_or(now);
         let mut modules = own;
-        // It misses nothing that it sees: whatever looked for that has found it.
+        // Lookups of what it sees itself were not in vain.
         let mut lookups = all_looked_up(imports).without(&catalog.found_as(&key.sees));
         if let Some(parent) = &parent {
             line.push(parent.zygote.id());
@@ -303,8 +304,8 @@ impl ImportCache {
     }
 }
 
-/// Whether a zygote could not be made for what it imports, as far as can be told: not because the host is short of
-/// something.
+/// Whether the failure is due to the package set, as far as can be told, and not to a shortage on
+/// the host.
 pub(super) fn is_of_the_set(error: &ProviderError) -> bool {
     !matches!(error, ProviderError::Exhausted { .. } | ProviderError::WardenGone)
 }

@@ -1,14 +1,15 @@
-//! Whose turn it is to be made: imports take a whole core, so one zygote is made at a time, unless it seems to hang.
+//! Turns for making zygotes: imports take a whole core, so one zygote is made at a time, unless it
+//! seems to hang.
 //!
 //! ```text
-//!   waits ──its tenant's turn──► made ──done in time──────────────────────────────────────► the next one's turn
-//!                                 └─takes much longer than it should──► late ──there is room beside──► the same
-//!                                                                        └─too many are, and somebody waits: the one
-//!                                                                          that is late for longest is ended
+//!   waits ──its tenant's turn──► made ──done in time────────────────────────► the next one's turn
+//!                                 └─takes much longer than expected──► late ──within limit──► the same
+//!                                                                       └─too many, and another waits:
+//!                                                                         the longest late is ended
 //! ```
 //!
-//! The tenant goes next whose last turn is longest ago, and of those who are late one of the tenant that has most is
-//! ended: whoever has many that hang delays himself.
+//! The next turn goes to the tenant whose last turn is longest ago. Of the late creations, one of
+//! the tenant with the most of them is ended: a tenant with many hanging imports delays itself.
 
 use std::future::pending;
 use std::io;
@@ -26,23 +27,23 @@ use crate::import_cache::model::set::Set;
 use crate::import_cache::state::creation_queue::{CreationQueue, LateRoom};
 use crate::import_cache::state::zygote::ZygoteKey;
 
-/// A zygote may take that many times as long as its imports are known to take, and a moment, before others are made as
-/// well.
+/// Making a zygote may take this many times the known import time, and at least the next constant,
+/// before the turn is passed on.
 const TIMEOUT_FACTOR: f64 = 4.0;
 const MIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The part of the time that making one may take in all that one may be late in any case.
+/// Fraction of the creation timeout for which a creation may always be late.
 const GRACE: u32 = 3;
 
 impl ImportCache {
-    /// How long a zygote may take to make before nobody waits for it any more but those who asked for it.
+    /// How long making the zygote may hold its turn.
     pub(super) fn turn_timeout(&self, key: &ZygoteKey) -> Duration {
         let (milliseconds, _) = self.expected(&key.sees, &key.modules);
         let expected = Duration::from_secs_f64(milliseconds.max(0.0) * TIMEOUT_FACTOR / 1e3);
         (MIN_TIMEOUT + expected).min(self.config.creation_timeout)
     }
 
-    /// Milliseconds and bytes that a zygote is expected to take for importing these.
+    /// Milliseconds and bytes that a zygote of these modules is expected to take.
     pub(super) fn expected(&self, sees: &Set, modules: &Set) -> (f64, u64) {
         let catalog = Arc::clone(&self.state().catalog);
         let estimate = Estimate::of(&catalog, sees);
@@ -50,11 +51,11 @@ impl ImportCache {
         (milliseconds, estimate.expected_bytes(milliseconds))
     }
 
-    /// Awaits `making` in its turn, and hands the turn on when that takes longer than `limit`: what hangs may not hold
-    /// up what does not.
+    /// Awaits `making` in its turn, and passes the turn on when that takes longer than `limit`:
+    /// imports that hang must not delay others.
     ///
     /// # Errors
-    /// Those of `making`, and when it was ended for others that are late as well.
+    /// Those of `making`, and a timeout when it was ended in favour of others that are late.
     pub(super) async fn in_turn<T>(
         &self,
         turn: Option<Turn<'_>>,
@@ -86,29 +87,29 @@ fn ended() -> ProviderError {
     }
 }
 
-/// Who has the turn, who waits for it, and who is late.
+/// The queue of creations, and its wake-ups.
 #[derive(Debug, Default)]
 pub(super) struct CreationTurns {
-    /// Something of the queue has changed.
+    /// The queue has changed.
     changed: Notify,
     queue: Mutex<CreationQueue>,
 }
 
-/// The turn, until this is dropped.
+/// Holds the turn until it is dropped.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     turns: &'a CreationTurns,
     tenant: String,
 }
 
-/// A place among those who wait, until this is dropped.
+/// A place in the queue until it is dropped.
 #[derive(Debug)]
 struct QueueTicket<'a> {
     turns: &'a CreationTurns,
     ticket: u64,
 }
 
-/// It is late, until this is dropped.
+/// A creation that is late, until this is dropped.
 #[derive(Debug)]
 pub(super) struct LateCreation<'a> {
     turns: &'a CreationTurns,
@@ -117,14 +118,14 @@ pub(super) struct LateCreation<'a> {
 }
 
 impl CreationTurns {
-    /// Waits for a turn of that tenant's.
+    /// Waits for the tenant's turn.
     pub(super) async fn turn(&self, tenant: &str) -> Turn<'_> {
         let ticket = self.queue().wait(tenant);
         let _ticket = QueueTicket { turns: self, ticket };
-        // Somebody who is late makes room only when somebody waits.
+        // A late creation is ended only when another waits.
         self.changed.notify_waiters();
         loop {
-            // Before the look: it hears of whatever changes after that.
+            // Registered before the check, so that no later change is missed.
             let changed = self.changed.notified();
             if self.queue().take(ticket) {
                 return Turn { turns: self, tenant: tenant.to_owned() };
@@ -133,8 +134,8 @@ impl CreationTurns {
         }
     }
 
-    /// Returns when no more are late than may be, having ended another if somebody waits and that has been late for
-    /// `grace`.
+    /// Returns when the number of late creations is within its limit. Ends one that has been late
+    /// for `grace` if another waits.
     async fn room(&self, grace: Duration) {
         loop {
             let changed = self.changed.notified();
@@ -162,7 +163,7 @@ impl CreationTurns {
 }
 
 impl<'a> Turn<'a> {
-    /// It takes much longer than it should.
+    /// Registers its creation as late.
     fn late(&self) -> LateCreation<'a> {
         let end = CancellationToken::new();
         let ticket = self.turns.queue().add_late(&self.tenant, Instant::now(), end.clone());
@@ -205,7 +206,7 @@ mod tests {
     use crate::handler::tests::handler;
     use crate::import_cache::work::replan::tests::{cache, layer_of};
 
-    /// A handler of that tenant's with packages of its own, of which it imports `module`.
+    /// A handler of `tenant` with packages of its own, of which it imports `module`.
     fn of(tenant: &str, name: &str, module: &str) -> Handler {
         Handler {
             id: VersionId(Arc::from(name)),

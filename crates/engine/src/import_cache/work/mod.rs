@@ -37,8 +37,8 @@ use crate::traffic::Traffic;
 use crate::warm_pool::WarmPool;
 use crate::zygote_tree::{TreeNode, ZygoteTree};
 
-/// Zygotes, and the policy that has them made, chosen and given up. [`Engine`](crate::Engine) holds one; the simulator
-/// drives one without calls.
+/// The zygotes of one worker, and the policy that makes, chooses and evicts them.
+/// [`Engine`](crate::Engine) holds one; the simulator drives one without calls.
 #[derive(Debug)]
 pub struct ImportCache {
     provider: Arc<dyn Provider>,
@@ -47,31 +47,33 @@ pub struct ImportCache {
     secrets: Arc<dyn SecretStore>,
     seed: Vec<TreeNode>,
     budget: Arc<Budget>,
-    /// Whose idle instances share the budget.
+    /// The idle instances that share the budget.
     idle: Option<Arc<dyn WarmPool>>,
     ledger: Ledger,
     claims: Arc<Claims>,
     background: TaskTracker,
     runtime: Handle,
     halt: CancellationToken,
-    /// Imports take a whole core: one package set at a time leaves the others to the calls.
+    /// Imports take a whole core: making one zygote at a time leaves the other cores to calls.
     turns: CreationTurns,
-    /// Whether somebody waits for a quiet moment to take in what calls have shown.
+    /// Whether a task waits for a quiet moment to apply observations and to replan.
     replanning: AtomicBool,
-    /// Who thinks, and waits for what is made of it.
+    /// Held by the one task that plans and makes zygotes.
     planners: Semaphore,
-    /// Whether an old zygote is being replaced.
+    /// Whether an outdated zygote is being replaced.
     replacing: AtomicBool,
-    /// How often the packages below it have changed: what was begun before is not taken in.
+    /// Number of times that package files have changed: zygotes begun in an earlier epoch are
+    /// discarded.
     epoch: AtomicU64,
-    /// The calls, between which zygotes are made.
+    /// Calls under way: zygotes are made between them.
     pub(crate) traffic: Traffic,
     state: Mutex<CacheState>,
 }
 
 impl ImportCache {
-    /// With no zygote. Inside a tokio runtime, on which it makes them. `store` lays out parts of locks: without it every
-    /// lock stands for itself. `seed` says which zygotes to make as soon as handlers come that they may serve.
+    /// An empty cache. Needs a tokio runtime, on which it makes zygotes. `store` lays out parts of
+    /// locks; without it each lock is one unit. `seed`: zygotes to make as soon as handlers arrive
+    /// that they may serve.
     pub fn new(
         provider: Arc<dyn Provider>,
         config: Arc<EngineConfig>,
@@ -121,7 +123,7 @@ impl ImportCache {
         })
     }
 
-    /// What is known of the handler, which may be nothing but what it says itself.
+    /// The handler's profile, made from its declarations if it is new.
     fn profile(&self, state: &mut CacheState, handler: &Handler) -> Arc<Profile> {
         let secrets = self.secrets.names(handler);
         state.profile(handler, self.store.is_some(), &self.seed, secrets)
@@ -132,14 +134,14 @@ impl ImportCache {
         self.state().profiles.remove(handler);
     }
 
-    /// Drops a zygote that is lost, or that answered with an impostor.
+    /// Drops a zygote that died or was impersonated.
     pub(crate) fn lose(&self, lost: &Arc<CachedZygote>, why: &str) {
         {
             let mut state = self.state();
             if !state.remove(lost) {
                 return;
             }
-            // A root is made anew at once: calls need it. Any other might be lost again and again.
+            // A root is made again at once: calls need it. Any other might be lost again and again.
             if !lost.key.is_root() {
                 state.refuse(lost.key.clone(), why.to_owned(), false);
             }
@@ -147,11 +149,12 @@ impl ImportCache {
         tracing::warn!(zygote = %lost.zygote.id(), why, "a zygote was given up");
     }
 
-    /// Gives up all zygotes but roots, which have imported no package, and those that are being made.
+    /// Drops all zygotes but roots, which have imported no package, and discards those that are
+    /// being made.
     pub(crate) fn renew(&self) {
         let gone: Vec<(ZygoteKey, Node)> = {
             let mut state = self.state();
-            // Under the lock: who begins to make one looks at it there, and at what there is to make it of.
+            // Under the lock: a new creation reads the epoch and its possible parents under it.
             self.epoch.fetch_add(1, Ordering::AcqRel);
             state.look_again();
             let stale =
@@ -161,7 +164,7 @@ impl ImportCache {
         drop(gone);
     }
 
-    /// Gives up everything.
+    /// Drops all zygotes, those being made included.
     pub fn clear(&self) {
         let gone = {
             let mut state = self.state();
@@ -177,7 +180,7 @@ impl ImportCache {
     }
 }
 
-/// A zygote's number, and 0 for none.
+/// A zygote's number; 0 for none.
 fn number(cached: Option<&CachedZygote>) -> u64 {
     cached.map_or(0, |cached| cached.zygote.id().0)
 }

@@ -1,4 +1,4 @@
-//! What calls show of their handlers' imports: noted while they are under way, taken in once they were answered.
+//! Observing the imports of handlers: queued during calls, applied after them.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::import_cache::state::observations::{MAX_MODULES, Observation};
 use crate::import_cache::state::pick::Pick;
 
 impl ImportCache {
-    /// A handler that went on from there has loaded `modules` of its packages, which took it as long as `took` says. Is
-    /// taken in, and acted upon, when no call is under way.
+    /// Records that a handler forked from `pick` loaded `modules` of its packages in the time
+    /// `took`. Applied when no call is under way.
     pub fn learn(
         self: &Arc<Self>,
         handler: &Handler,
@@ -22,7 +22,7 @@ impl ImportCache {
         modules.truncate(MAX_MODULES);
         let had = pick.zygote.as_ref().map_or_else(Set::default, |cached| cached.modules.clone());
         let (handler, zygote) = (handler.id.clone(), number(pick.zygote.as_deref()));
-        // Of a start that was not to be observed it is known already what it brings in.
+        // A start that was not to be observed was credited when it was picked.
         let credits = pick.observe && matches!(took, ImportTime::Load(_));
         let observation = Observation { handler, zygote, had, modules, took, credits };
         if self.state().observations.push(observation) {
@@ -30,9 +30,9 @@ impl ImportCache {
         }
     }
 
-    /// Takes in what calls have shown since.
+    /// Applies all queued observations.
     pub(super) fn apply_observations(&self) {
-        // One at a time: calls want the lock as well.
+        // One at a time: calls need the lock as well.
         loop {
             let mut state = self.state();
             let Some(observation) = state.observations.pop() else { return };

@@ -1,4 +1,4 @@
-//! Choosing where a call goes on from: the shell around [`select`].
+//! Choosing the zygote that a call is forked from: the shell around [`select`].
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::import_cache::state::creation::{CreationResult, Origin, outcome};
 use crate::import_cache::state::pick::Pick;
 use crate::import_cache::state::zygote::{CachedZygote, View, ZygoteKey};
 
-/// Milliseconds of imports that a start may lack and still count as one that found all that it imports.
+/// Import milliseconds that a start may lack and still count as a hit.
 const GOOD_ENOUGH_MS: f64 = 1.0;
 
 impl ImportCache {
-    /// Chooses where a call goes on from, and has made what should be there.
+    /// Chooses the zygote for a call, and starts making those that should exist.
     ///
     /// # Errors
-    /// When there is no zygote at all and none can be made.
+    /// When there is no zygote and none can be made.
     pub async fn pick(self: &Arc<Self>, handler: &Handler) -> Result<Pick, ProviderError> {
         if self.config.zygotes == ZygotePolicy::None {
             return Ok(Pick::fresh());
@@ -33,7 +33,8 @@ impl ImportCache {
         let (choice, making) = loop {
             let (choice, making) = self.choose(handler);
             match &choice.zygote {
-                // Microseconds to ask; a call that finds out by forking has lost one of its few tries.
+                // Asking takes microseconds; finding out by forking costs the call one of its few
+                // tries.
                 Some(cached) if !cached.zygote.alive() => self.lose(cached, "its process ended"),
                 _ => break (choice, making),
             }
@@ -47,10 +48,10 @@ impl ImportCache {
             .map(|made| made.filter(|cached| self.suits(handler, cached)));
         match (made, choice.zygote) {
             (Ok(Some(cached)), _) => Ok(self.taken(handler, Some(cached), true)),
-            // What SOCK's policy wanted to make for it cannot be had.
+            // The zygote that SOCK's policy wanted to make cannot be made.
             (_, Some(cached)) => Ok(self.taken(handler, Some(cached), false)),
             (Ok(None), None) => Ok(self.taken(handler, None, true)),
-            // And nothing else is there yet. Who is short of something gives up idle instances first.
+            // No other zygote exists. On a shortage, idle instances are evicted first.
             (Err(error), None)
                 if self.config.zygotes == ZygotePolicy::Paper
                     && !matches!(error, ProviderError::Exhausted { .. }) =>
@@ -61,13 +62,13 @@ impl ImportCache {
         }
     }
 
-    /// Whether the handler may be forked from what was made for it: only then is it known what that looked up.
+    /// Whether the handler may be forked from the new zygote: its lookups are known only now.
     fn suits(&self, handler: &Handler, cached: &CachedZygote) -> bool {
         let profile = self.profile(&mut self.state(), handler);
         !profile.conflicts_with(&cached.key.sees, &cached.lookups)
     }
 
-    /// The best there is, and what to wait for instead, if anything.
+    /// The best existing zygote, and the creation to wait for instead, if any.
     fn choose(
         self: &Arc<Self>,
         handler: &Handler,
@@ -93,7 +94,7 @@ impl ImportCache {
         (Pick { zygote: from, cold, exact: false, observe: false }, making)
     }
 
-    /// Notes that a call goes on from there.
+    /// Records that a call is forked from `cached`.
     fn taken(
         self: &Arc<Self>,
         handler: &Handler,
@@ -102,7 +103,7 @@ impl ImportCache {
     ) -> Pick {
         let mut state = self.state();
         let known = |state: &mut CacheState| self.profile(state, handler);
-        // Held by nobody while it is counted: it would be copied.
+        // Not held during `start`, which would copy it.
         drop(known(&mut state));
         state.start(&handler.id, self.config.zygote_half_life);
         let profile = known(&mut state);
@@ -125,7 +126,7 @@ impl ImportCache {
         let observe =
             learns && !profile.locked.is_empty() && profile.curious(number(cached.as_deref()));
         if !observe {
-            // What one that is observed imports, it says itself.
+            // An observed handler reports its imports itself.
             state.missed += (needs - saved).max(0.0);
             state.credit(&handler.id, self.config.zygote_half_life);
         }
@@ -149,7 +150,7 @@ impl ImportCache {
         }
     }
 
-    /// The zygote that the policy makes for a handler as soon as that is called.
+    /// The zygote that the policy makes for a handler at its first call.
     pub(super) fn own(&self, state: &CacheState, profile: &Profile) -> Option<ZygoteKey> {
         let modules = match self.config.zygotes {
             ZygotePolicy::PerLock => profile.declared.clone(),
@@ -162,7 +163,7 @@ impl ImportCache {
     }
 }
 
-/// A number that looks random.
+/// A pseudo-random number.
 fn luck(starts: u64) -> u64 {
     BuildHasherDefault::<DefaultHasher>::new().hash_one(starts)
 }

@@ -1,4 +1,4 @@
-//! Making zygotes ahead: those of a given tree, and those that deployed functions will be forked from.
+//! Making zygotes before calls need them: those of a given tree, and those for deployed functions.
 
 use std::sync::Arc;
 
@@ -17,17 +17,17 @@ use crate::import_cache::state::zygote::ZygoteKey;
 use crate::zygote_tree::ZygoteTree;
 
 impl Seed {
-    /// What it is to be made for.
+    /// The key of its zygote.
     fn key(&self, domain: usize) -> ZygoteKey {
         ZygoteKey { domain, sees: self.sees.clone(), modules: self.modules.clone() }
     }
 }
 
 impl ImportCache {
-    /// Makes the zygotes that the handler will be forked from. Returns when they are there, or cannot be; or, false, when
-    /// that takes longer than making one may: they are made all the same. Counts as a start, so that they are kept, but
-    /// brings nothing in; and the handler owes what it had made. `begins` is called when one that imports something is
-    /// waited for.
+    /// Makes the zygotes that the handler will be forked from. Returns when they exist or cannot be
+    /// made; false if that takes longer than the creation timeout, in which case they are still
+    /// made. Counts as a start, so that the zygotes are kept, but gives no credit; the handler owes
+    /// what was made for it. `begins` is called before waiting for a zygote that imports something.
     pub async fn prepare(self: &Arc<Self>, handler: &Handler, begins: impl FnOnce()) -> bool {
         if self.config.zygotes == ZygotePolicy::None {
             return true;
@@ -56,7 +56,7 @@ impl ImportCache {
             begins();
         }
         if let Some(mut making) = self.ensure(&ZygoteKey::root(profile.domain)) {
-            // Its failure was told when it happened; calls go on without it.
+            // A failure was logged when it happened; calls go on without it.
             let _ = outcome(&mut making).await;
         }
         let (mut told, mut wanted) = (true, wanted);
@@ -64,7 +64,7 @@ impl ImportCache {
             match timeout(self.config.creation_timeout, outcome(&mut making)).await {
                 Ok(Ok(Some(cached)))
                     if !profile.conflicts_with(&cached.key.sees, &cached.lookups) => {}
-                // Then it gets one of its own.
+                // Then make one for it.
                 Ok(_) => wanted = self.ahead(&mut self.state(), &profile),
                 Err(_) => told = false,
             }
@@ -75,15 +75,15 @@ impl ImportCache {
             told = self.pay_for(&key, expected, self.config.creation_timeout, charge).await;
         }
         if self.config.zygotes == ZygotePolicy::Utility {
-            // With what others import it may share one that is better; nobody waits for that.
+            // It may share a better one with other handlers; the deploy does not wait for that.
             self.state().missed += MAKING_MS;
             self.request_replan();
         }
         told
     }
 
-    /// What the first call of a handler that nobody has seen is to go on from, unless a zygote serves it well already:
-    /// its whole lock, because what its modules need is not known yet; making it tells.
+    /// The zygote for the first call of an unobserved handler, unless an existing one serves it
+    /// well. It sees the whole lock, because what its modules need is unknown until it is made.
     fn ahead(&self, state: &mut CacheState, profile: &Profile) -> Option<ZygoteKey> {
         let unseen = self.config.zygotes == ZygotePolicy::Utility && !profile.seen();
         if !unseen || profile.declared.is_empty() || state.conflicts(profile, &profile.locked) {
@@ -96,7 +96,8 @@ impl ImportCache {
         if served {
             return None;
         }
-        // What others that were asked for no more brought along comes along here, too: it can be made of the largest.
+        // Modules that came along with the same request elsewhere will come along here, too: with
+        // them it can be derived from the largest such zygote.
         let implied = view
             .entries
             .iter()
@@ -107,8 +108,8 @@ impl ImportCache {
         Some(ZygoteKey { domain: profile.domain, sees: profile.locked.clone(), modules })
     }
 
-    /// The zygote of the given tree that is being made and will have all that the handler declares: it needs none of its
-    /// own beside that, and owes nobody for what was given.
+    /// The zygote of the given tree that is being made and will have all that the handler declares:
+    /// the handler needs none of its own, and owes nothing for a given one.
     fn given(
         state: &CacheState,
         profile: &Profile,
@@ -123,16 +124,16 @@ impl ImportCache {
         })
     }
 
-    /// Makes the zygotes of a tree that these handlers may be forked from, before anybody has called them, as far as there is
-    /// room; for one handler after the other, so that those come first whose zygotes are wanted first. Returns when they are
-    /// there, or cannot be. They count as given: nobody owes for them.
+    /// Makes the zygotes of a tree that these handlers may be forked from, before any call and as
+    /// far as there is room, for one handler after the other: the most wanted first. Returns when
+    /// they exist or cannot be made. No handler owes for them.
     pub async fn plant_for(self: &Arc<Self>, tree: &ZygoteTree, handlers: &[Arc<Handler>]) {
         if self.config.zygotes == ZygotePolicy::None || self.store.is_none() {
             return;
         }
         let planned = tree.flatten();
         for handler in handlers {
-            // Without the lock: there may be thousands of handlers, and calls want it.
+            // Without the lock: there may be thousands of handlers, and calls need it.
             tokio::task::yield_now().await;
             if !planned.iter().any(|node| node.among(handler.imported_ahead()).is_some()) {
                 continue;
@@ -143,20 +144,21 @@ impl ImportCache {
                 self.plant_seeds(&mut state, domain, &seeds, |_, _| true)
             };
             for mut making in begun {
-                // A failure was told when it happened; calls go on without it.
+                // A failure was logged when it happened; calls go on without it.
                 let _ = outcome(&mut making).await;
             }
         }
     }
 
-    /// Starts the zygotes of the given tree that may serve the handler and are not there, as far as there is room.
+    /// Starts making the missing zygotes of the given tree that may serve the handler, as far as
+    /// there is room.
     pub(super) fn plant(self: &Arc<Self>, state: &mut CacheState, profile: &Profile) {
         let useful = |state: &CacheState, seed: &Seed| !state.conflicts(profile, &seed.sees);
         self.plant_seeds(state, profile.domain, &profile.seeds, useful);
     }
 
-    /// Those that are useful, each after the one above it, to be derived from that; whatever comes from one of no use is of
-    /// none either. Returns what to watch until they are there.
+    /// Starts making the useful ones, each after its parent, to be derived from it; descendants of
+    /// a useless one are useless, too. Returns what to watch until they are made.
     fn plant_seeds(
         self: &Arc<Self>,
         state: &mut CacheState,

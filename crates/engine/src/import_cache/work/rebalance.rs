@@ -1,4 +1,4 @@
-//! Keeping zygotes, and with them idle instances, within the memory budget; and zygotes young.
+//! Keeping zygotes and idle instances within the memory budget.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,11 +14,12 @@ use crate::import_cache::state::snapshot::Snapshot;
 use crate::import_cache::state::zygote::View;
 use crate::warm_pool::Offer;
 
-/// Looks at what is left after something was given up, at most.
+/// Rounds of measuring and evicting, at most.
 const MAX_ROUNDS: usize = 8;
 
 impl ImportCache {
-    /// Not on a thread that serves calls. Gives up zygotes that have died and those that no longer fit, and has those that are too old replaced.
+    /// Drops zygotes that have died, are unused or no longer fit, and starts replacing one that is
+    /// outdated. Not on a thread that serves calls.
     pub fn tidy(self: &Arc<Self>) {
         let view = self.state().view();
         for cached in &view.zygotes {
@@ -30,12 +31,12 @@ impl ImportCache {
         if let Some(old) = self.next_outdated(&view) {
             self.replace(Arc::clone(old));
         }
-        // As long as it holds those that were given up, they are not gone.
+        // As long as the view holds evicted zygotes, they are not gone.
         drop(view);
         self.fit();
     }
 
-    /// Gives up zygotes that nothing was made from for long; those above others go after them.
+    /// Drops zygotes unused for `zygote_idle`, children before parents.
     fn forget_unused(&self, view: &View) {
         let entries = &view.entries;
         for (at, cached) in view.zygotes.iter().enumerate() {
@@ -47,17 +48,18 @@ impl ImportCache {
         }
     }
 
-    /// The same as [`Self::fit`], beside the threads that serve calls: it takes milliseconds where much is known.
+    /// Runs [`Self::fit`] beside the threads that serve calls: it takes milliseconds in a large
+    /// cache.
     pub(crate) async fn fit_aside(self: &Arc<Self>) {
         let cache = Arc::clone(self);
-        // It fails only with the runtime.
+        // Fails only when the runtime ends.
         let _ = self.background.spawn_blocking(move || cache.fit()).await;
     }
 
-    /// Measures all zygotes, and gives up what no longer fits.
+    /// Measures all zygotes, and evicts until the rest fits.
     fn fit(&self) {
         self.fit_zygotes();
-        // What is given up may leave its pages behind: then more has to go.
+        // An evicted zygote may leave its pages behind: then more has to go.
         for _ in 0..MAX_ROUNDS {
             let done = match self.config.zygotes {
                 ZygotePolicy::Utility => self.fits_together(),
@@ -69,18 +71,18 @@ impl ImportCache {
         }
     }
 
-    /// What a zygote costs. Where the host cannot tell, eight of them fit.
+    /// Bytes of a zygote; an assumption where the host cannot tell.
     fn weigh(&self, zygote: &dyn Zygote) -> u64 {
         zygote.memory().unwrap_or_else(|_| self.unweighed())
     }
 
-    /// What is put down for a zygote that cannot be weighed.
+    /// Assumed bytes of a zygote that cannot be measured: eight of them fit.
     pub(super) fn unweighed(&self) -> u64 {
         self.room() / 8
     }
 
-    /// Bytes that zygotes may have in any case. Where they are not weighed by what they save, instances cannot be weighed
-    /// against them: each have half.
+    /// Bytes that zygotes may take. Only `utility` can weigh them against instances; with other
+    /// policies each gets half.
     pub(super) fn room(&self) -> u64 {
         let share = match self.config.zygotes {
             ZygotePolicy::Utility => self.budget.now(),
@@ -90,12 +92,14 @@ impl ImportCache {
         share.min(self.config.zygote_bytes)
     }
 
-    /// Zygotes that there may be: with what each keeps ready they leave half of all sandboxes to instances.
+    /// Maximum number of zygotes: with what each keeps ready they leave half of all sandboxes to
+    /// instances.
     pub(super) fn max_zygotes(&self) -> usize {
         (self.config.sandboxes / 2 / self.config.zygote_sandboxes.max(1)).max(1)
     }
 
-    /// Bytes that zygotes and idle instances may have: all but what busy instances alone keep from being freed.
+    /// Bytes that zygotes and idle instances may take: all but what busy instances alone keep from
+    /// being freed.
     pub(super) fn left_to(&self, snapshot: &Snapshot) -> u64 {
         let zygotes = snapshot.view.entries.iter().map(|entry| entry.bytes);
         let shared: u64 = zygotes.chain(snapshot.idle.iter().map(|offer| offer.bytes)).sum();
@@ -103,12 +107,12 @@ impl ImportCache {
         self.budget.target().saturating_sub(pinned)
     }
 
-    /// What zygotes left behind that are gone.
+    /// Bytes that dropped zygotes left behind.
     pub(crate) fn left(&self) -> u64 {
         self.ledger.left()
     }
 
-    /// What is there now, each weighed anew.
+    /// All zygotes, each measured again.
     fn measure(&self) -> Arc<View> {
         let view = self.state().view();
         for cached in &view.zygotes {
@@ -121,7 +125,7 @@ impl ImportCache {
         state.view()
     }
 
-    /// Keeps zygotes within their cap, by the policy's own order.
+    /// Evicts zygotes beyond their own limit, in the policy's order.
     fn fit_zygotes(&self) {
         let view = self.measure();
         let room = Capacity { bytes: self.room(), zygotes: self.max_zygotes() };
@@ -146,7 +150,8 @@ impl ImportCache {
         self.give_up(&snapshot, &Victims { zygotes, idle: 0 });
     }
 
-    /// Gives up what saves least, whatever it is, when all together is too much. Whether there is no more to do.
+    /// Evicts what saves least, zygote or instance, while the total is too large. Whether it is
+    /// done.
     fn fits_together(&self) -> bool {
         self.measure();
         if self.budget.used() <= self.budget.now() {
@@ -161,7 +166,7 @@ impl ImportCache {
         victims == Victims::default()
     }
 
-    /// Gives up the least recently used idle instances beyond what zygotes may not have. Whether there is no more to do.
+    /// Evicts the least recently used idle instances beyond their half. Whether it is done.
     fn fits_apart(&self) -> bool {
         let mut offers = self.offers(1.0);
         offers.sort_by_key(|offer| offer.ticket);
@@ -258,7 +263,7 @@ mod tests {
             cache.state().view().zygotes.iter().filter(|cached| cache.is_outdated(cached)).count()
         };
         assert_eq!(old(), 3);
-        // As long as the first try takes: nothing else is tried beside it.
+        // During the first try, no other one is replaced.
         for _ in 0..40 {
             cache.tidy();
             sleep(Duration::from_secs(1)).await;
@@ -298,7 +303,8 @@ mod tests {
     async fn what_proved_heavier_than_its_worth_is_not_made_again_before_it_is_worth_that() {
         let mebibytes = |count: u64| count << 20;
         let (provider, room) = (FakeProvider::default(), mebibytes(136));
-        // The second is expected to weigh some 20 MiB beside the 76 of the first and 8 of the root, and weighs 108.
+        // The second is expected to weigh some 20 MiB beside the 76 of the first and 8 of the root,
+        // and weighs 108.
         let cost = |milliseconds, bytes| Recorded { milliseconds, bytes, ..Recorded::default() };
         let costs = [("a", cost(400.0, mebibytes(60))), ("b", cost(100.0, mebibytes(100)))];
         provider.record(costs.map(|(module, cost)| (module.to_owned(), cost)).into());

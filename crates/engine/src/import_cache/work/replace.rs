@@ -1,4 +1,4 @@
-//! Keeping zygotes young: each that is too old has a successor made, off the path of calls.
+//! Replacing outdated zygotes by successors made from scratch, off the path of calls.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,12 +7,11 @@ use super::ImportCache;
 use super::create::{NewZygote, is_of_the_set};
 use crate::import_cache::state::zygote::{CachedZygote, View};
 
-/// An old zygote is given up when so many successors could not be made of its set, one after the other: it is to grow no
-/// older.
+/// Failures to make a successor after which an outdated zygote is dropped: it must not grow older.
 const MAX_FAILED_SUCCESSORS: u32 = 3;
 
 impl ImportCache {
-    /// The zygote to replace next. One whose successor fails holds up no other.
+    /// The zygote to replace next. A failing successor delays no other one.
     pub(super) fn next_outdated<'a>(&self, view: &'a View) -> Option<&'a Arc<CachedZygote>> {
         let due = view
             .zygotes
@@ -26,7 +25,7 @@ impl ImportCache {
             || cached.forks.load(Ordering::Relaxed) > self.config.zygote_forks
     }
 
-    /// Makes a successor from scratch, off the path of calls, and puts it in the place of the old one.
+    /// Makes a successor from scratch and puts it in the place of the old zygote.
     pub(super) fn replace(self: &Arc<Self>, old: Arc<CachedZygote>) {
         if self.replacing.swap(true, Ordering::AcqRel) {
             return;
@@ -48,7 +47,7 @@ impl ImportCache {
                 let there = self.state().holds(old);
                 if there {
                     let new = self.admit(old.key.clone(), zygote, parent);
-                    // It is new, and no more wanted than the old one was.
+                    // The new one is no more in demand than the old one was.
                     new.iter().for_each(|new| new.touch(old.touched()));
                 }
                 drop((claim, reserved));
@@ -56,7 +55,7 @@ impl ImportCache {
             Err(error) => {
                 tracing::warn!(zygote = %old.zygote.id(), %error, "an old zygote could not be replaced");
                 let failures = old.record_failure(self.config.zygote_retry);
-                // Calls need a root, and what the host is short of says nothing of the set.
+                // Calls need a root, and a shortage on the host says nothing about the set.
                 if failures >= MAX_FAILED_SUCCESSORS && !old.key.is_root() && is_of_the_set(&error)
                 {
                     self.remove_without_successor(old, error.to_string());

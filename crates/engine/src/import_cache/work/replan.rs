@@ -1,4 +1,4 @@
-//! Making better zygotes, off the path of calls: the shell around [`plan`].
+//! Planning and making better zygotes, off the path of calls: the shell around [`plan`].
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,12 +25,13 @@ struct ZygotePlan {
     /// What it is expected to cost.
     milliseconds: f64,
     victims: Victims,
-    /// Where the victims are.
+    /// The snapshot that the victims' places refer to.
     snapshot: Snapshot,
 }
 
 impl ImportCache {
-    /// Takes in what calls have shown, and has better zygotes made if they miss any, in the next quiet moment.
+    /// Applies observations in the next quiet moment, and has better zygotes made if calls miss
+    /// any.
     pub(super) fn request_replan(self: &Arc<Self>) {
         if self.replanning.swap(true, Ordering::AcqRel) {
             return;
@@ -51,14 +52,14 @@ impl ImportCache {
         self.background.spawn_on(work, &self.runtime);
     }
 
-    /// Has better zygotes made until none is worth it, or what may be spent is spent. One does so at a time, and nobody waits
-    /// for him: he looks again before he ends.
+    /// Makes better zygotes until none is worth it or the budget is spent. One task does so at a
+    /// time; others do not wait for it, since it checks again before it ends.
     async fn replan(self: &Arc<Self>) {
         loop {
             let Ok(alone) = self.planners.try_acquire() else { return };
             self.plan_and_make().await;
             drop(alone);
-            // What was missed since the last plan was begun is in none.
+            // What calls missed since the last plan began is in no plan yet.
             let missed = self.state().missed;
             if missed < MAKING_MS || self.halt.is_cancelled() {
                 return;
@@ -78,17 +79,17 @@ impl ImportCache {
             let Some(plan) = planned else { return };
             self.give_up(&plan.snapshot, &plan.victims);
             let ZygotePlan { key, milliseconds, snapshot, .. } = plan;
-            // Whoever learns meanwhile need not copy the book.
+            // So that observations applied meanwhile do not copy the catalog.
             drop(snapshot);
-            // The next plan does without one that fails, or seems to hang.
+            // After that the next plan goes on without one that fails or seems to hang.
             let limit = self.turn_timeout(&key);
             self.pay_for(&key, milliseconds, limit, |state, cost| state.account.spend(cost)).await;
         }
     }
 
-    /// Has a zygote made, unless it is there or refused, and waits for it as long as `limit` lasts. `pay` is told the
-    /// milliseconds of a processor that it costs: those expected when it begins, and then by how much that was wrong. False:
-    /// it was not waited for to the end.
+    /// Has a zygote made, unless it exists or is refused, and waits for at most `limit`. `pay` is
+    /// told the processor milliseconds: first the expected ones, then the correction. False: it was
+    /// not waited for to the end.
     pub(super) async fn pay_for(
         self: &Arc<Self>,
         key: &ZygoteKey,
@@ -102,7 +103,7 @@ impl ImportCache {
         let made = timeout(limit, outcome(&mut making)).await;
         let took = match &made {
             Ok(Ok(Some(cached))) => cached.zygote.imports().milliseconds,
-            // Its failure was told when it happened. What has failed, or was given up, has cost as well.
+            // A failure was logged when it happened, and has cost time as well.
             _ => begun.elapsed().as_secs_f64() * 1e3,
         };
         pay(&mut self.state(), MAKING_MS + took - expected);
@@ -119,11 +120,11 @@ impl ImportCache {
             return None;
         }
         let cache = Arc::clone(self);
-        // It takes a millisecond or some: more than calls on this thread should wait.
+        // Takes about a millisecond: too long for a thread that serves calls.
         spawn_blocking(move || cache.choose_plan(budget_ms)).await.ok().flatten()
     }
 
-    /// What is most worth making with that many milliseconds, if anything is.
+    /// The zygote most worth making within the budget, if any.
     fn choose_plan(&self, budget_ms: f64) -> Option<ZygotePlan> {
         let snapshot = self.snapshot();
         let barred = self.state().barred(&self.config);
@@ -133,7 +134,7 @@ impl ImportCache {
         };
         let entries = &snapshot.view.entries;
         let demands = snapshot.demands();
-        // Where zygotes have a cap of their own, instances cannot make room for them.
+        // Where zygotes have a limit of their own, evicting instances does not help.
         let (idle, bytes) = if cap < left { (&[][..], cap) } else { (&snapshot.idle[..], left) };
         let resources = Resources { room: Capacity { bytes, zygotes }, milliseconds: budget_ms };
         let (catalog, unseen_ratio) = (&snapshot.catalog, snapshot.unseen_ratio);
@@ -167,7 +168,7 @@ pub(crate) mod tests {
         name.parse().unwrap()
     }
 
-    /// One that knows locks by their directories only.
+    /// A cache that knows locks only by their directories.
     pub(crate) fn cache(provider: &FakeProvider) -> Arc<ImportCache> {
         cache_of(provider, EngineConfig::default())
     }
@@ -229,11 +230,12 @@ pub(crate) mod tests {
         // One start does not repay a zygote.
         start(&cache, &handler, "a", 100.0).await;
         cache.apply_observations();
-        // Until a plan is begun. It may be over by then: what is missed next has a plan of its own.
+        // Until a plan has begun. It may be over by then: what is missed next gets a plan of its
+        // own.
         while cache.state().missed > 0.0 {
             yield_now().await;
         }
-        // Nobody else is sent for.
+        // No other task is started.
         cache.replanning.store(true, Ordering::Release);
         start(&cache, &handler, "a", 100.0).await;
         cache.apply_observations();

@@ -1,4 +1,4 @@
-//! What there is, for people and for the next worker.
+//! The state of the cache, for operators and for the next worker.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use crate::status::{ImportCost, RefusedStatus, ZygoteStatus};
 use crate::zygote_tree::ZygoteTree;
 
 impl ImportCache {
-    /// The zygotes that are there, and the package sets that have none and why.
+    /// The zygotes, and the refused package sets with the reasons.
     pub fn status(&self) -> (Vec<ZygoteStatus>, Vec<RefusedStatus>) {
         let mut state = self.state();
         let view = state.view();
@@ -50,24 +50,24 @@ impl ImportCache {
         (zygotes, refused.collect())
     }
 
-    /// Distributions that were found to leave something behind that no fork must have, and what: by the name of the wheel's
-    /// directory.
+    /// Distributions whose imports leave something behind that forks must not have, and what, by
+    /// the wheel's directory.
     pub fn unforkable(&self) -> BTreeMap<String, String> {
         let state = self.state();
         let said = state.catalog.unforkable();
         said.map(|(distribution, why)| (distribution.wheel.clone(), why.to_owned())).collect()
     }
 
-    /// What importing distributions was measured to cost: by the name of the wheel's directory.
+    /// Measured import costs, by the wheel's directory.
     pub fn import_costs(&self) -> BTreeMap<String, ImportCost> {
         let state = self.state();
         let costs = state.catalog.costs();
         costs.map(|(distribution, cost)| (distribution.wheel.clone(), cost)).collect()
     }
 
-    /// The directories that zygotes run from, and those that zygotes which are being made import from.
+    /// The directories that zygotes, finished or not, run and import from.
     pub(crate) fn layers(&self) -> BTreeSet<Layer> {
-        // First: a claim goes only when its zygote is among the others.
+        // Claims first: a claim is dropped only after its zygote is in the view.
         let mut layers = self.claims.layers();
         for cached in &self.state().view().zygotes {
             layers.insert(cached.zygote.spec().python.base.clone());
@@ -76,8 +76,8 @@ impl ImportCache {
         layers
     }
 
-    /// The trees as one, in the format that seeds another worker. Zygotes of locks that are known by their directory
-    /// only are left out.
+    /// All trees as one, in the format that seeds another worker. Zygotes of locks known only by
+    /// their directory are left out.
     pub fn tree(&self) -> ZygoteTree {
         let mut state = self.state();
         let view = state.view();
@@ -85,8 +85,9 @@ impl ImportCache {
     }
 }
 
-/// The nodes below `parent`, as what they add to `above`: the nearest one that has imported anything. One that has not, as
-/// roots have not, stands for nothing: written down, it would ask for all modules of its packages.
+/// The nodes below `parent`, each as what it adds to `above`, its nearest ancestor that imported
+/// anything. A node that imported nothing, such as a root, is skipped: written down, it would ask
+/// for all modules of its packages.
 fn below(
     state: &CacheState,
     view: &View,
@@ -120,8 +121,8 @@ fn below(
     known.flat_map(tree).collect()
 }
 
-/// Those that it has looked up itself.
-/// What its imports looked up: variables, and packages that were not there, each as `module lxml` or `distribution lxml`.
+/// The variables that its own imports looked up, and the packages, as `module lxml` or
+/// `distribution lxml`.
 fn looked_up(cached: &CachedZygote) -> (Vec<String>, Vec<String>) {
     let imports = cached.zygote.imports();
     let of_files = imports.files.iter().flat_map(|file| &file.variables);

@@ -1,4 +1,4 @@
-//! Taking in what zygotes and handlers say.
+//! Recording what zygotes and handlers report.
 
 use std::collections::HashMap;
 
@@ -10,20 +10,20 @@ use crate::import_cache::model::lookups::looked_up;
 use crate::import_cache::model::provenance::{SourceId, Sources, Statements, Trust};
 use crate::import_cache::model::set::Set;
 
-/// The longest that an import can take: whoever takes longer has no zygote that could spare him anything.
+/// Longest import time that counts: a slower import has no zygote that could spare it.
 pub(super) const MAX_MS: f64 = 1e3 * CREATION_TIMEOUT.as_secs_f64();
 
-/// What a module costs as long as nobody has measured it, in milliseconds.
+/// Assumed import time of a module that was never measured, in milliseconds.
 const UNMEASURED_MS: f64 = 2.0;
 
-/// What one distribution looks up that is remembered, at most. Of those beyond, each zygote knows its own.
+/// Lookups remembered for one distribution. Each zygote still knows all of its own.
 const MAX_VARIABLES: usize = 1024;
 
-/// What a zygote weighs counts at most that many times more, or less, than was to be expected.
+/// A measured size counts at most this many times more, or less, than the prediction.
 const SURPRISE: f64 = 4.0;
 
 impl Catalog {
-    /// A handler was seen to import a piece, or not to.
+    /// Records whether a handler imported a piece.
     pub(crate) fn tell(&mut self, piece: u32, used: bool) {
         self.change(self.owner_of(piece));
         let piece = &mut self.pieces[piece as usize];
@@ -31,8 +31,8 @@ impl Catalog {
         piece.used = piece.used.saturating_add(u32::from(used));
     }
 
-    /// A handler that imported these took `milliseconds` in all to load. Each that was not measured has its share, which is
-    /// noted in `own`.
+    /// Records that a handler imported `pieces` and took `milliseconds` in all to load. Each piece
+    /// without a measurement gets an equal share, which is also stored in `own`.
     pub(crate) fn share(
         &mut self,
         pieces: &Set,
@@ -54,7 +54,8 @@ impl Catalog {
         }
     }
 
-    /// Learns from what a zygote that sees `sees` did when it imported. The pieces that it loaded.
+    /// Records what a zygote that sees `sees` reports of its imports. Returns the pieces that it
+    /// loaded.
     pub(crate) fn measure(&mut self, sees: &Set, imports: &Imports) -> Set {
         let by = self.source(sees);
         let mut loaded = Vec::with_capacity(imports.files.len());
@@ -113,8 +114,8 @@ impl Catalog {
         requires[at].1.record(by, (), &self.sources);
     }
 
-    /// The number of a set that says something. When there were too many, all that was said is forgotten: what is still
-    /// needed is soon said again.
+    /// The source's number. When there are too many sources, all statements are forgotten: those
+    /// that are still needed are soon made again.
     fn source(&mut self, sees: &Set) -> SourceId {
         if let Some(number) = self.sources.number(sees) {
             return number;
@@ -134,12 +135,13 @@ impl Catalog {
         self.changes += 1;
         let changes = self.changes;
         self.distributions.iter_mut().for_each(|entry| entry.changed = changes);
-        // The first of new ones has a number.
+        // There is room for the first of an empty table.
         self.sources.number(sees).unwrap_or_default()
     }
 
-    /// A zygote of `sees` that was asked to import `asked`, derived from one that had imported `had`, weighs that much beyond it.
-    /// When there were too many, all are forgotten: each is made in vain once more at most.
+    /// Records the size beyond its parent of a zygote that sees `sees` and was asked to import
+    /// `asked`; its parent had imported `had`. When there are too many sizes, all are forgotten:
+    /// each zygote is then made in vain at most once more.
     pub(crate) fn record_bytes(&mut self, sees: &Set, asked: &Set, had: &Set, bytes: u64) {
         if self.weights.len() >= MAX_WEIGHTS {
             self.weights.clear();
@@ -148,8 +150,8 @@ impl Catalog {
         self.weights.insert((sees.clone(), asked.clone()), weight);
     }
 
-    /// A zygote of `sees` that imported `own` beyond the one that it was derived from weighs that much beyond it: where all
-    /// of these are of one distribution, it is that one's weight.
+    /// Records the size beyond its parent of a zygote that imported `own` itself, as the
+    /// distribution's size where all of `own` is of one distribution.
     pub(crate) fn record_bytes_alone(&mut self, sees: &Set, own: &Set, bytes: u64) {
         let owners = self.owners(own);
         let mut owners = owners.iter();
@@ -159,8 +161,8 @@ impl Catalog {
         }
     }
 
-    /// A zygote of `sees` whose own imports took that long costs that much. Each set counts once, and none for much more
-    /// than could be expected: the line is everybody's.
+    /// Adds a measurement to the memory model. Each set counts once, and within a factor of the
+    /// prediction: all tenants share the model.
     pub(crate) fn record_memory(&mut self, sees: &Set, milliseconds: f64, bytes: u64) {
         let by = self.source(sees);
         if !self.weighing.insert(by) {
@@ -173,7 +175,7 @@ impl Catalog {
     }
 }
 
-/// What a zygote has left behind, in words.
+/// What a zygote left behind, in words.
 fn left(imports: &Imports) -> String {
     let kinds = [
         (imports.threads, "threads or processes"),
@@ -186,7 +188,7 @@ fn left(imports: &Imports) -> String {
     kinds.collect::<Vec<_>>().join(", ")
 }
 
-/// What a sandbox says of itself, within what can be: sums of it must stay numbers, whatever a hostile one says.
+/// Clamps a time that a sandbox reports, so that sums stay finite whatever a hostile one says.
 fn believable(milliseconds: f64) -> f64 {
     milliseconds.clamp(0.0, MAX_MS)
 }

@@ -1,13 +1,14 @@
-//! What is known of distributions and their modules: numbers for their names, and what was said and measured of them.
+//! The catalog: distributions and their modules, numbered, with what was reported and measured.
 //!
-//! A *piece* is one module of one distribution: pandas 2.1's `pandas.core.frame` is another piece than pandas 2.2's.
-//! The book grows with what is deployed to a worker, within bounds, and forgets nothing while that lives.
+//! A *piece* is one module of one distribution: pandas 2.1's `pandas.core.frame` is another piece
+//! than pandas 2.2's. The catalog grows with what is deployed, within bounds, and forgets nothing
+//! while the worker runs.
 //!
-//! | what | who says it | who goes by it |
+//! | fact | reported by | trusted by |
 //! | --- | --- | --- |
-//! | a module's import time | a zygote of it, within what its imports took as seen from outside | who locked all of that zygote; who has neither that nor a load of its own: the word of anybody |
-//! | a distribution imports another; looks something up; fails; leaves something behind | a zygote | who locked all of that zygote |
-//! | how often a module is used | each handler once | everybody, of handlers that were not seen yet |
+//! | import time of a module | a zygote, within its total import time measured from outside | handlers that locked all of that zygote; any handler without such a report and without a load of its own |
+//! | a distribution imports another, looks something up, fails, leaves something behind | a zygote | handlers that locked all of that zygote |
+//! | how often a module is used | each handler once | handlers that were not observed yet |
 
 mod learning;
 
@@ -20,19 +21,19 @@ use crate::import_cache::model::provenance::{SourceId, Sources, Statements, Trus
 use crate::import_cache::model::set::Set;
 use crate::status::ImportCost;
 
-/// A declared module stands for all that it imports, until that was seen.
+/// Assumed import time of a declared module with all that it imports, until it is observed.
 const DECLARED_MS: f64 = 20.0;
 
-/// Modules of one distribution that are told apart, at most: the largest known has some ten thousand.
+/// Modules of one distribution that are distinguished; the largest known has some ten thousand.
 const MAX_PIECES: usize = 20_000;
 
-/// Modules of all distributions together that are told apart, at most.
+/// Modules of all distributions together that are distinguished.
 const MAX_PIECES_OF_ALL: usize = 500_000;
 
-/// Zygotes whose weights are remembered, at most.
+/// Zygotes whose sizes are remembered.
 const MAX_WEIGHTS: usize = 1024;
 
-/// Bytes of a module's name, at most.
+/// Longest name of a module, in bytes.
 const NAME_BYTES: usize = 255;
 
 #[derive(Clone, Debug, Default)]
@@ -43,20 +44,21 @@ pub(crate) struct Catalog {
     places: HashMap<(u32, String), u32>,
     sources: Sources,
     memory_model: MemoryModel,
-    /// What zygotes weighed when one of them was last made, by what they see and are asked to import.
+    /// Sizes of zygotes when they were last made, by what they see and what they are asked to
+    /// import.
     weights: HashMap<(Set, Set), Weight>,
-    /// Whose weight is in the line.
+    /// Sources whose measurement is in the memory model.
     weighing: HashSet<SourceId>,
-    /// How often anything of any piece has changed.
+    /// Number of changes to any piece.
     changes: u64,
 }
 
-/// What a zygote weighed.
+/// Size of a zygote when it was last made.
 #[derive(Clone, Debug)]
 struct Weight {
-    /// What the one that it was derived from had imported.
+    /// What its parent had imported.
     had: Set,
-    /// Bytes beyond that one.
+    /// Bytes beyond its parent.
     bytes: u64,
 }
 
@@ -64,17 +66,17 @@ struct Weight {
 struct Entry {
     distribution: Distribution,
     pieces: Vec<u32>,
-    /// Which change was the last of its pieces'.
+    /// Number of the last change to its pieces.
     changed: u64,
-    /// Names of the distributions whose modules its modules were seen to import.
+    /// Names of the distributions that its modules were observed to import from.
     requires: Vec<(String, Statements<()>)>,
-    /// As what others find it.
+    /// The lookups that find it.
     found_as: Set,
-    /// What its modules were seen to look up.
+    /// The lookups that its modules were observed to make.
     lookups: HashMap<u32, Statements<()>>,
-    /// Why nothing that imported it can be forked.
+    /// Why a zygote that imported it cannot be forked.
     unforkable: Statements<String>,
-    /// What a zygote that imported nothing else weighs beyond the one that it was derived from.
+    /// Size beyond its parent of a zygote that imported nothing else.
     bytes: Statements<u64>,
 }
 
@@ -82,14 +84,14 @@ struct Entry {
 struct Piece {
     distribution: u32,
     module: String,
-    /// Its own import time in milliseconds, imports inside it apart, in zygotes.
+    /// Import time in milliseconds, imports inside it excluded, as measured in zygotes.
     measured: Statements<f64>,
-    /// The same as its share of what the first handler took to load that was seen to import it.
+    /// Its share of the load time of the first handler observed to import it.
     shared: Option<f64>,
-    /// Handlers of which it is known whether they import it, and how many of those do.
+    /// Handlers observed to import it or not, and those of them that did.
     told: u32,
     used: u32,
-    /// Zygotes that could not import it.
+    /// Sources of zygotes that failed to import it.
     failed: Statements<()>,
 }
 
@@ -114,7 +116,8 @@ impl Catalog {
         number
     }
 
-    /// The piece of that name among what `set` brings; none when nobody in it brings such a module, or there are too many.
+    /// The piece named `module` of the distributions in `set`; none if none of them has it, or
+    /// there are too many pieces.
     pub(crate) fn piece(&mut self, set: &Set, module: &str) -> Option<u32> {
         let distribution = self.owner(set, module)?;
         let place = (distribution, module.to_owned());
@@ -155,17 +158,17 @@ impl Catalog {
         self.distributions[distribution as usize].changed = self.changes;
     }
 
-    /// How often anything has changed that is said of pieces.
+    /// Number of changes to any piece so far.
     pub(crate) fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Which of these changes was the last of that distribution's pieces.
+    /// Number of the last change to that distribution's pieces.
     pub(crate) fn changed(&self, number: u32) -> u64 {
         self.distributions[number as usize].changed
     }
 
-    /// All pieces that the distributions are known to have.
+    /// All known pieces of the distributions.
     pub(crate) fn pieces_of<'a>(&'a self, set: &'a Set) -> impl Iterator<Item = u32> + 'a {
         set.iter().flat_map(|number| self.distributions[number as usize].pieces.iter().copied())
     }
@@ -191,43 +194,42 @@ impl Catalog {
         &self.pieces[piece as usize].module
     }
 
-    /// The pieces' modules, in the order in which they were first seen: what is imported before what imports it.
+    /// The pieces' modules in the order in which they were first seen: dependencies first.
     pub(crate) fn modules(&self, pieces: &Set) -> Vec<String> {
         pieces.iter().map(|piece| self.pieces[piece as usize].module.clone()).collect()
     }
 
-    /// Whom those believe who locked `locked`.
+    /// The sources that a handler may trust that locked `locked`.
     pub(crate) fn trust(&self, locked: &Set) -> Trust {
         self.sources.trust(locked)
     }
 
-    /// Milliseconds that importing the piece takes by itself, as a zygote has told that is believed.
+    /// Milliseconds that importing the piece takes, by a trusted zygote's measurement.
     pub(crate) fn measured(&self, piece: u32, trust: &Trust) -> Option<f64> {
         let mut statements = self.pieces[piece as usize].measured.trusted(trust);
         statements.next().map(|(_, milliseconds)| *milliseconds)
     }
 
-    /// The same by the word of anybody, as long as there is no better one.
+    /// The same by any source, or an assumption.
     pub(crate) fn untrusted_cost(&self, piece: u32) -> f64 {
         let piece = &self.pieces[piece as usize];
         piece.shared.or_else(|| piece.measured.any().copied()).unwrap_or(DECLARED_MS)
     }
 
-    /// How likely a handler imports a piece of what it locked, as long as nobody saw whether it does.
+    /// How likely an unobserved handler imports a piece of what it locked.
     pub(crate) fn chance(&self, piece: u32) -> f64 {
         let piece = &self.pieces[piece as usize];
         (f64::from(piece.used) + 0.5) / (f64::from(piece.told) + 1.0)
     }
 
-    /// Distributions of which somebody said that they cannot be forked from, and why.
+    /// Distributions that some source reported as unforkable, and why.
     pub(crate) fn unforkable(&self) -> impl Iterator<Item = (&Distribution, &str)> {
         let said = |entry: &'_ Entry| entry.unforkable.any().is_some();
         let entries = self.distributions.iter().filter(move |entry| said(entry));
         entries.filter_map(|entry| Some((&entry.distribution, &**entry.unforkable.any()?)))
     }
 
-    /// What importing distributions was measured to cost, by the word of anybody; those of which nothing was measured are left
-    /// out.
+    /// Measured import costs, by any source. Distributions without a measurement are left out.
     pub(crate) fn costs(&self) -> impl Iterator<Item = (&Distribution, ImportCost)> {
         self.distributions.iter().filter_map(|entry| {
             let pieces = entry.pieces.iter().map(|piece| &self.pieces[*piece as usize]);
@@ -238,7 +240,7 @@ impl Catalog {
         })
     }
 
-    /// What a zygote whose own imports take that long can be expected to cost.
+    /// Bytes that a zygote is expected to cost whose own imports take that long.
     pub(crate) fn expected_bytes(&self, milliseconds: f64) -> u64 {
         #[expect(
             clippy::cast_possible_truncation,
@@ -249,14 +251,14 @@ impl Catalog {
         bytes
     }
 
-    /// What such a zygote weighed when it was last made, if it is to be derived from one that has imported `had`, and was
-    /// then from one that had all of that.
+    /// Bytes that such a zygote took when it was last made, provided that its parent had then
+    /// imported at least `had`.
     pub(crate) fn last_bytes(&self, sees: &Set, asked: &Set, had: &Set) -> Option<u64> {
         let weight = self.weights.get(&(sees.clone(), asked.clone()))?;
         had.within(&weight.had).then_some(weight.bytes)
     }
 
-    /// As what these distributions are found by who looks whether they are there.
+    /// The lookups that find these distributions.
     pub(crate) fn found_as(&self, set: &Set) -> Set {
         set.iter().flat_map(|number| self.distributions[number as usize].found_as.iter()).collect()
     }
@@ -266,7 +268,7 @@ impl Catalog {
         set.iter().any(|number| self.distributions[number as usize].found_as.meets(lookups))
     }
 
-    /// What a distribution looks up when it is imported, as those know who trust so.
+    /// What a distribution looks up when it is imported, by trusted sources.
     pub(crate) fn lookups<'a>(
         &'a self,
         distribution: u32,
@@ -276,9 +278,9 @@ impl Catalog {
         lookups.filter(|(_, said)| said.trusted(trust).next().is_some()).map(|(read, _)| *read)
     }
 
-    /// What can be imported by itself out of `pieces`, as those know who trust so: without what cannot be forked from or
-    /// looks up any of `variables`, and without what was seen to import another distribution of which none of the name is
-    /// among them.
+    /// The part of `pieces` that can be imported without the rest, by trusted sources: without
+    /// distributions that cannot be forked, that look up any of `variables`, or that import another
+    /// distribution of which no version is among them.
     pub(crate) fn closed(&self, pieces: &Set, trust: &Trust, variables: &Set) -> Set {
         let trusted = |statements: &Statements<()>| statements.trusted(trust).next().is_some();
         let mut left = self.owners(pieces);

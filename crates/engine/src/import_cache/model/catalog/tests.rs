@@ -1,4 +1,4 @@
-//! What the book learns, and from whom it does not.
+//! What the catalog learns, and from which sources it does not.
 
 use sandbox::{Imports, LoadedFile};
 
@@ -15,7 +15,8 @@ pub(crate) fn brings(name: &str, modules: &[&str]) -> Distribution {
     }
 }
 
-/// A book of that many distributions of one module each; distribution and piece have the same number.
+/// A catalog of `count` distributions of one module each; distribution and piece have the same
+/// number.
 pub(crate) fn simple(count: u8) -> Catalog {
     let mut catalog = Catalog::default();
     for at in 0..count {
