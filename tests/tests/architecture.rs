@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use e2e::Value;
@@ -106,6 +106,28 @@ fn the_arrows_are_the_dependencies_and_none_points_back() {
     }
 }
 
+/// Each folder of the import cache uses only those below it.
+#[test]
+fn the_floors_of_the_import_cache_point_downward() {
+    const FLOORS: [&str; 4] = ["model", "policy", "state", "work"];
+    let crates = e2e::machine::manifest_dir().join("../crates");
+    let cache = crates.join("engine/src/import_cache");
+    for (height, floor) in FLOORS.iter().enumerate() {
+        let files = rust_files(&cache.join(floor));
+        assert!(!files.is_empty(), "{floor} is gone");
+        for file in files {
+            let text = fs::read_to_string(&file).unwrap();
+            // Tests may look anywhere.
+            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+            for above in &FLOORS[height + 1..] {
+                let names = [format!("import_cache::{above}::"), format!("super::{above}::")];
+                let used = names.iter().find(|name| code.contains(*name));
+                assert_eq!(used, None, "{} uses a floor above it", file.display());
+            }
+        }
+    }
+}
+
 /// For aarch64 everything else compiles: `make check-aarch64`.
 #[test]
 fn what_is_shipped_needs_the_monitor_on_x86_64_alone() {
@@ -180,6 +202,13 @@ fn all_crates_share_the_workspaces_lints() {
         let text = fs::read_to_string(Path::new(manifest)).unwrap();
         assert!(text.contains("[lints]\nworkspace = true"), "{manifest}");
     }
+}
+
+/// The Rust files in a directory and below.
+fn rust_files(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let files = entries.flat_map(|path| if path.is_dir() { rust_files(&path) } else { vec![path] });
+    files.filter(|path| path.extension().is_some_and(|kind| kind == "rs")).collect()
 }
 
 fn packages() -> Vec<Value> {
