@@ -28,7 +28,7 @@ impl Distribution {
         self.name.is_empty()
     }
 
-    /// `numpy==2.1.0`
+    /// Name and version, as in `numpy==2.1.0`; the directory of a whole lock.
     pub(crate) fn label(&self) -> String {
         if self.is_whole_lock() {
             self.wheel.clone()

@@ -26,7 +26,7 @@ use clap::Parser;
 struct Options {
     /// Where `trial0_train_test.json.gz` and the cost files are; for `elsewhere`, `library_costs.json`.
     trace: PathBuf,
-    /// What to run.
+    /// The split and order of starts to judge.
     #[arg(long, value_enum, default_value = "given")]
     protocol: splits::Protocol,
     /// Memory of all zygotes, in megabytes.

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use crate::workload::{Function, Workload};
 
-/// What is run.
+/// The split and order of starts to judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Protocol {
     /// Only the training half, split again: for choosing parameters.

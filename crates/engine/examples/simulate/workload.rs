@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 pub(crate) const ZYGOTE_BYTES: u64 = 10_100_000;
 const BYTES_PER_BYTE: f64 = 3.31;
 
-/// One function.
+/// One function of the trace.
 #[derive(Clone, Debug)]
 pub(crate) struct Function {
     /// Everything that it locked.

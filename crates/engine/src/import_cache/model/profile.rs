@@ -195,7 +195,7 @@ impl Profile {
         if self.observed == 0 {
             let told: Vec<u32> =
                 catalog.pieces_of(&self.locked).filter(|piece| !brought.contains(*piece)).collect();
-            told.iter().for_each(|piece| catalog.tell(*piece, new.contains(*piece)));
+            told.iter().for_each(|piece| catalog.record_use(*piece, new.contains(*piece)));
         }
         self.brought = Some(brought);
         self.observed = self.observed.saturating_add(1);

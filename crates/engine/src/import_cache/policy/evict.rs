@@ -8,7 +8,7 @@ use crate::import_cache::model::entry::{Entry, is_last_root, marginal};
 use crate::import_cache::policy::benefit::Benefit;
 use crate::warm_pool::Offer;
 
-/// What to evict.
+/// Zygotes and idle instances to evict.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Victims {
     /// Places of zygotes.

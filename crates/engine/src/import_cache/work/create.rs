@@ -26,7 +26,7 @@ use crate::pages::Pages;
 #[derive(Debug)]
 pub(super) struct NewZygote {
     pub(super) zygote: Box<dyn Zygote>,
-    /// Its parent.
+    /// The zygote that it was derived from.
     pub(super) parent: Option<Arc<CachedZygote>>,
     /// Held until the zygote is in the cache.
     pub(super) claim: Option<Claim>,

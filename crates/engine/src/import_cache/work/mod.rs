@@ -164,7 +164,7 @@ impl ImportCache {
         drop(gone);
     }
 
-    /// Drops all zygotes, those being made included.
+    /// Forgets all zygotes, refusals and creations under way.
     pub fn clear(&self) {
         let gone = {
             let mut state = self.state();

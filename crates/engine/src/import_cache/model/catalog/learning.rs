@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use sandbox::Imports;
 
-use super::{Catalog, MAX_WEIGHTS, Weight};
+use super::{Catalog, MAX_SIZES, ZygoteSize};
 use crate::config::CREATION_TIMEOUT;
 use crate::import_cache::model::lookups::looked_up;
 use crate::import_cache::model::provenance::{SourceId, Sources, Statements, Trust};
@@ -24,7 +24,7 @@ const SURPRISE: f64 = 4.0;
 
 impl Catalog {
     /// Records whether a handler imported a piece.
-    pub(crate) fn tell(&mut self, piece: u32, used: bool) {
+    pub(crate) fn record_use(&mut self, piece: u32, used: bool) {
         self.change(self.owner_of(piece));
         let piece = &mut self.pieces[piece as usize];
         piece.told = piece.told.saturating_add(1);
@@ -121,7 +121,7 @@ impl Catalog {
             return number;
         }
         self.sources = Sources::default();
-        self.weighing.clear();
+        self.measured_sources.clear();
         for entry in &mut self.distributions {
             entry.requires.clear();
             entry.lookups.clear();
@@ -143,11 +143,11 @@ impl Catalog {
     /// `asked`; its parent had imported `had`. When there are too many sizes, all are forgotten:
     /// each zygote is then made in vain at most once more.
     pub(crate) fn record_bytes(&mut self, sees: &Set, asked: &Set, had: &Set, bytes: u64) {
-        if self.weights.len() >= MAX_WEIGHTS {
-            self.weights.clear();
+        if self.sizes.len() >= MAX_SIZES {
+            self.sizes.clear();
         }
-        let weight = Weight { had: had.clone(), bytes };
-        self.weights.insert((sees.clone(), asked.clone()), weight);
+        let size = ZygoteSize { had: had.clone(), bytes };
+        self.sizes.insert((sees.clone(), asked.clone()), size);
     }
 
     /// Records the size beyond its parent of a zygote that imported `own` itself, as the
@@ -165,7 +165,7 @@ impl Catalog {
     /// prediction: all tenants share the model.
     pub(crate) fn record_memory(&mut self, sees: &Set, milliseconds: f64, bytes: u64) {
         let by = self.source(sees);
-        if !self.weighing.insert(by) {
+        if !self.measured_sources.insert(by) {
             return;
         }
         let expected = self.memory_model.predict(milliseconds).max(1.0);

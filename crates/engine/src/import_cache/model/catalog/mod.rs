@@ -31,14 +31,14 @@ const MAX_PIECES: usize = 20_000;
 const MAX_PIECES_OF_ALL: usize = 500_000;
 
 /// Zygotes whose sizes are remembered.
-const MAX_WEIGHTS: usize = 1024;
+const MAX_SIZES: usize = 1024;
 
 /// Longest name of a module, in bytes.
 const NAME_BYTES: usize = 255;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Catalog {
-    distributions: Vec<Entry>,
+    distributions: Vec<DistributionFacts>,
     numbers: HashMap<Distribution, u32>,
     pieces: Vec<Piece>,
     places: HashMap<(u32, String), u32>,
@@ -46,16 +46,16 @@ pub(crate) struct Catalog {
     memory_model: MemoryModel,
     /// Sizes of zygotes when they were last made, by what they see and what they are asked to
     /// import.
-    weights: HashMap<(Set, Set), Weight>,
+    sizes: HashMap<(Set, Set), ZygoteSize>,
     /// Sources whose measurement is in the memory model.
-    weighing: HashSet<SourceId>,
+    measured_sources: HashSet<SourceId>,
     /// Number of changes to any piece.
     changes: u64,
 }
 
 /// Size of a zygote when it was last made.
 #[derive(Clone, Debug)]
-struct Weight {
+struct ZygoteSize {
     /// What its parent had imported.
     had: Set,
     /// Bytes beyond its parent.
@@ -63,7 +63,7 @@ struct Weight {
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct DistributionFacts {
     distribution: Distribution,
     pieces: Vec<u32>,
     /// Number of the last change to its pieces.
@@ -103,7 +103,7 @@ impl Catalog {
         }
         let number = count(self.distributions.len());
         self.numbers.insert(distribution.clone(), number);
-        self.distributions.push(Entry {
+        self.distributions.push(DistributionFacts {
             distribution: distribution.clone(),
             pieces: Vec::new(),
             changed: 0,
@@ -224,7 +224,7 @@ impl Catalog {
 
     /// Distributions that some source reported as unforkable, and why.
     pub(crate) fn unforkable(&self) -> impl Iterator<Item = (&Distribution, &str)> {
-        let said = |entry: &'_ Entry| entry.unforkable.any().is_some();
+        let said = |entry: &'_ DistributionFacts| entry.unforkable.any().is_some();
         let entries = self.distributions.iter().filter(move |entry| said(entry));
         entries.filter_map(|entry| Some((&entry.distribution, &**entry.unforkable.any()?)))
     }
@@ -254,8 +254,8 @@ impl Catalog {
     /// Bytes that such a zygote took when it was last made, provided that its parent had then
     /// imported at least `had`.
     pub(crate) fn last_bytes(&self, sees: &Set, asked: &Set, had: &Set) -> Option<u64> {
-        let weight = self.weights.get(&(sees.clone(), asked.clone()))?;
-        had.within(&weight.had).then_some(weight.bytes)
+        let size = self.sizes.get(&(sees.clone(), asked.clone()))?;
+        had.within(&size.had).then_some(size.bytes)
     }
 
     /// The lookups that find these distributions.
