@@ -52,7 +52,7 @@ pub struct Action {
     pub remote: String,
     /// Whose functions it was about.
     pub tenant: String,
-    /// What, in one word or two: `deploy`, `remove`, `token create`; `give way`, of a function that went so that another had room.
+    /// What was done: `deploy`, `remove`, `create token` and others; `give way` of a function that was removed for another.
     pub action: String,
     /// About which function.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,8 +63,8 @@ pub struct Action {
     /// What else it was about: a token's name, a secret's, or the function that another gave way to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// What came of it: `ok`, or the type of the error that was answered; `unanswered`: it was given up before it was begun;
-    /// `broke-off`: it may have been done.
+    /// How it ended: `ok`, the type of the error, `unanswered` (given up before it began), or `broke-off` (it may have been
+    /// done).
     pub result: String,
 }
 

@@ -16,7 +16,7 @@ use platform::audit::Action;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct AuditQuery {
-    /// How many to go back; 100 unless said, at most 100 000.
+    /// How many to go back; 100 by default, at most 100 000.
     #[param(maximum = 100_000)]
     #[serde(default, deserialize_with = "lines::lines")]
     lines: Option<u32>,

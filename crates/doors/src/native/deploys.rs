@@ -38,19 +38,19 @@ const NDJSON: &str = "application/x-ndjson";
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct PutQuery {
-    /// Leave it out of lists, and forget it when the worker starts again, or room is needed for another function: then those
-    /// that were deployed first go first, and none that is being called, has secrets, or is not for the token.
+    /// Leave it out of lists, and remove it when the worker starts again, or when another function needs its room. Those that
+    /// were deployed first go first, and none that is being called, has secrets, or is not for the token.
     #[serde(default)]
     hidden: bool,
-    /// Let no call find an instance that is there already, also where the same version is deployed again.
+    /// Let no later call use an instance from before, even if the same version is deployed again.
     #[serde(default)]
     fresh: bool,
-    /// The module's name for a single Python source; the function's name unless said.
+    /// The module's name for a single Python source; the function's name by default.
     module: Option<String>,
-    /// What to run it in, whatever it says itself: `container` or `microvm`.
+    /// What to run it in, in place of its own setting: `container` or `microvm`.
     #[param(inline)]
     isolation: Option<Isolation>,
-    /// What a call finds of the one before, whatever it says itself: `never` puts nothing back, `always` everything, in
+    /// What a call finds of the one before, in place of its own setting: `never` puts nothing back, `always` everything, in
     /// micro-VMs only.
     #[param(inline)]
     reset: Option<Reset>,
@@ -72,9 +72,9 @@ impl PutQuery {
         (String = "text/x-python"), (Vec<u8> = "application/zip"), (Vec<u8> = "application/x-tar"), (Vec<u8> = "application/gzip"))),
     responses(
         (status = 201, description = "deployed, and current", body = FunctionDetail),
-        (status = 400, description = "the name or the query is none", body = ErrorBody),
-        (status = 403, description = "it has secrets, and nobody knows who asks", body = ErrorBody),
-        (status = 408, description = "the bundle comes too slowly", body = ErrorBody),
+        (status = 400, description = "the name or the query is not valid", body = ErrorBody),
+        (status = 403, description = "it has secrets, and the caller is not authenticated", body = ErrorBody),
+        (status = 408, description = "the bundle arrives too slowly", body = ErrorBody),
         (status = 413, description = "the bundle is too large", body = ErrorBody),
         (status = 415, description = "neither Python, ZIP nor tar", body = ErrorBody),
         (status = 422, description = "the function cannot run as it is", body = ErrorBody),

@@ -43,12 +43,13 @@ pub(super) fn complete(api: &mut OpenApi) {
             for parameter in operation.parameters.iter_mut().flatten() {
                 say_pattern(parameter);
             }
-            refuses(operation, "400", "a name, the query or a header is none");
-            if scope.is_some() {
-                let required: [&str; 0] = [];
+            refuses(operation, "400", "a name, the query or a header is not valid");
+            if let Some(scope) = scope {
+                // OpenAPI 3.1 lets a bearer token's requirement name roles: a token has scopes.
+                let required = [scope.as_str()];
                 operation.security = Some(vec![SecurityRequirement::new(TOKEN, required)]);
-                refuses(operation, "401", "it takes a token, and this is none that opens anything");
-                refuses(operation, "403", "the token is not for this");
+                refuses(operation, "401", "there is no token, or it is not valid");
+                refuses(operation, "403", "the token does not allow this");
             }
         }
     }

@@ -45,7 +45,7 @@ pub struct FunctionSummary {
     pub timeout: f64,
     /// Bytes of memory that an instance may use.
     pub memory: u64,
-    /// Processors that an instance may use; none: what the worker's settings say.
+    /// Processors that an instance may use; without it the worker's settings decide.
     #[serde(default)]
     pub cpu: Option<f64>,
     /// Instances at a time.
@@ -62,13 +62,13 @@ pub struct FunctionDetail {
     pub summary: FunctionSummary,
     /// When this version was first deployed, RFC 3339.
     pub created: String,
-    /// What the function says of itself, and what its deploy said instead.
+    /// Its settings, with what the deploy said instead.
     pub manifest: serde_json::Value,
     /// The exact lock of its packages, with hashes.
     pub lock: String,
     /// Its versions, newest first.
     pub versions: Vec<VersionSummary>,
-    /// What stands in its files as if it were a setting, and is none.
+    /// Settings in its files that have no effect.
     #[serde(default)]
     pub warnings: Vec<String>,
     /// Limits and lines of defence that this host does not enforce.
@@ -147,7 +147,7 @@ pub(super) struct ListQuery {
 /// List the functions.
 #[utoipa::path(get, path = "/v1/functions", tag = "functions", params(ListQuery),
     responses((status = 200, description = "all functions of the tenant, by name", body = FunctionList),
-              (status = 400, description = "the query is none", body = ErrorBody)))]
+              (status = 400, description = "the query is not valid", body = ErrorBody)))]
 pub(super) async fn list(
     State(app): State<Arc<App>>,
     Asked { caller, tenant }: Asked,
@@ -184,7 +184,7 @@ pub(super) async fn get(
     params(("name" = String, Path, description = "the function's name")),
     responses(
         (status = 204, description = "it is gone"),
-        (status = 403, description = "it has secrets, and nobody knows who asks", body = ErrorBody),
+        (status = 403, description = "it has secrets, and the caller is not authenticated", body = ErrorBody),
         (status = 404, description = "no such function", body = ErrorBody),
     ))]
 pub(super) async fn delete(

@@ -28,11 +28,11 @@ use platform::logs::{Entry, Reader};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct LogsQuery {
-    /// Go on with what is written from now on, until the client hangs up or the function is removed. Where the worker stops
-    /// before, or the client's token is good for nothing any more, the reply is cut off: it has no proper end.
+    /// Go on with new lines, until the client hangs up or the function is removed. If the worker stops first, or the token
+    /// becomes invalid, the reply is cut off without a proper end.
     #[serde(default)]
     follow: bool,
-    /// How many lines to go back; 100 unless said, at most 100 000.
+    /// How many lines to go back; 100 by default, at most 100 000.
     #[param(maximum = 100_000)]
     #[serde(default, deserialize_with = "lines::lines")]
     lines: Option<u32>,
@@ -59,9 +59,9 @@ impl LogsQuery {
     params(("name" = String, Path, description = "the function's name"), LogsQuery),
     responses(
         (status = 200, description = "one entry a line", content((String = "text/plain"), (Entry = "application/x-ndjson"))),
-        (status = 400, description = "the query is none", body = ErrorBody),
+        (status = 400, description = "the query is not valid", body = ErrorBody),
         (status = 404, description = "no such function", body = ErrorBody),
-        (status = 429, description = "as many logs are followed, or read at length, as may be", body = ErrorBody),
+        (status = 429, description = "too many logs are followed, or read at length, at once", body = ErrorBody),
     ))]
 pub(super) async fn read(
     State(app): State<Arc<App>>,

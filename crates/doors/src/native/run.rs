@@ -26,19 +26,21 @@ const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// Call a function and wait for its result.
 ///
-/// The body is the event: JSON, or, for a function with `binary = true`, any bytes, whose content type the function
-/// sees as `context.content_type`. Every reply of a call that was let in says in `Server-Timing` how long each stage took (milliseconds), in
-/// `Lambswool-Start` where the sandbox came from, and in `Lambswool-Invocation` which lines of the log are its own. Who
-/// wants to know that before the reply says it in the request: whoever takes a name twice finds both in the log.
+/// The body is the event: JSON, or any bytes for a function with `binary = true`, which sees their content type as
+/// `context.content_type`.
 ///
-/// Whoever hangs up ends the call: the function is stopped wherever it is.
+/// Once a call was admitted, its reply has three headers. `Server-Timing` says how many milliseconds each stage took,
+/// `Lambswool-Start` where the sandbox came from, and `Lambswool-Invocation` the id of the call in the log. A request may
+/// choose that id; two calls of one id are both in the log.
+///
+/// A client that hangs up ends the call: the function is stopped wherever it is.
 #[utoipa::path(
     post,
     path = "/run/{name}",
     tag = "calls",
     params(
         ("name" = String, Path, description = "the function's name"),
-        ("lambswool-invocation" = Option<String>, Header, description = "the invocation's id; a random one unless said", pattern = "^[A-Za-z0-9][A-Za-z0-9-]{0,63}$"),
+        ("lambswool-invocation" = Option<String>, Header, description = "the invocation's id; random by default", pattern = "^[A-Za-z0-9][A-Za-z0-9-]{0,63}$"),
     ),
     request_body(description = "the event", content((serde_json::Value = "application/json"), (Vec<u8> = "application/octet-stream"))),
     responses(
@@ -47,10 +49,10 @@ const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
             ("lambswool-start" = String, description = "`cold`, `fork` or `resume`"),
             ("lambswool-invocation" = String, description = "the invocation's id"),
         )),
-        (status = 400, description = "the body is no JSON, or the name or the invocation's id is none", body = super::ErrorBody),
+        (status = 400, description = "the body is no JSON, or the name or the invocation's id is not valid", body = super::ErrorBody),
         (status = 403, description = "the operator no longer allows the function its network", body = super::ErrorBody),
         (status = 404, description = "no such function", body = super::ErrorBody),
-        (status = 408, description = "the body comes too slowly", body = super::ErrorBody),
+        (status = 408, description = "the body arrives too slowly", body = super::ErrorBody),
         (status = 413, description = "the body is too large", body = super::ErrorBody),
         (status = 429, description = "too many calls at once; see Retry-After", body = super::ErrorBody),
         (status = 502, description = "the function raised, died or did not answer properly", body = super::ErrorBody),

@@ -50,17 +50,17 @@ pub(super) async fn list(State(app): State<Arc<App>>, Named(name): Named) -> Jso
     Json(SecretList { secrets: secrets.collect() })
 }
 
-/// Set a secret: the body is its value. The function's next instances have it; idle ones, which have not, are ended.
+/// Set a secret: the body is its value. The function's next instances have it, and idle ones are ended.
 ///
-/// The function need not be there yet: its first instance may want it.
+/// The function need not be deployed yet.
 #[utoipa::path(put, path = "/v1/functions/{name}/secrets/{key}", tag = "secrets",
     params(("name" = String, Path, description = "the function's name"),
            ("key" = String, Path, description = "the variable's name")),
     request_body(description = "the value, UTF-8", content((Option<String> = "text/plain"))),
     responses(
         (status = 204, description = "it is set"),
-        (status = 400, description = "name or value do not fit", body = ErrorBody),
-        (status = 403, description = "as many functions have secrets as may", body = ErrorBody),
+        (status = 400, description = "the name or the value is not valid", body = ErrorBody),
+        (status = 403, description = "the tenant has secrets for as many functions as it may", body = ErrorBody),
         (status = 413, description = "it is too large", body = ErrorBody),
     ))]
 pub(super) async fn put(

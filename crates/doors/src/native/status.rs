@@ -142,7 +142,7 @@ pub(super) async fn openapi() -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], DESCRIPTION.clone())
 }
 
-/// Stop the worker: running calls may end, then it goes. Only on the Unix socket.
+/// Stop the worker once running calls have ended. Only on the Unix socket.
 #[utoipa::path(post, path = "/v1/stop", tag = "worker",
     responses((status = 202, description = "it is stopping", body = serde_json::Value)))]
 pub(super) async fn stop(State(app): State<Arc<App>>) -> impl IntoResponse {

@@ -30,17 +30,17 @@ pub struct TokenRequest {
     /// Its name.
     #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9_-]*$", min_length = 1, max_length = 64)]
     pub name: String,
-    /// Whose functions it is for; `default` unless said.
+    /// Whose functions it is for; `default` by default.
     #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9_-]*$", min_length = 1, max_length = 64)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// What it allows.
     #[schema(min_items = 1)]
     pub scopes: Vec<Scope>,
-    /// Patterns of the functions that it is for; all unless said.
+    /// Patterns of the functions that it is for; all by default.
     #[serde(default)]
     pub functions: Vec<String>,
-    /// Seconds until it expires; never unless said.
+    /// Seconds until it expires; never by default.
     #[schema(minimum = 0.001, maximum = 31_000_000_000.0)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifetime: Option<f64>,
@@ -57,11 +57,11 @@ pub struct TokenSummary {
     pub tenant: String,
     /// What it is good for.
     pub scopes: Vec<Scope>,
-    /// Patterns of the functions that it is for; none: all.
+    /// Patterns of the functions that it is for; an empty list means all.
     pub functions: Vec<String>,
     /// When it was made, RFC 3339.
     pub created: String,
-    /// From when on it is good for nothing, RFC 3339.
+    /// When it expires, RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
 }
@@ -128,12 +128,12 @@ impl TokenRequest {
     }
 }
 
-/// Make a token. The reply is the only place where it ever stands.
+/// Make a token. It is shown in this reply and never again.
 #[utoipa::path(post, path = "/v1/tokens", tag = "access",
     request_body = TokenRequest,
     responses(
         (status = 201, description = "the token", body = TokenMade),
-        (status = 400, description = "the request makes no sense", body = ErrorBody),
+        (status = 400, description = "the request is not valid", body = ErrorBody),
         (status = 409, description = "the name is taken", body = ErrorBody),
     ))]
 pub(super) async fn create(
@@ -162,7 +162,7 @@ pub(super) async fn create(
     act.carry_out(work).await
 }
 
-/// List the tokens: what they are good for, not what they are.
+/// List the tokens, without the secret part of each.
 #[utoipa::path(get, path = "/v1/tokens", tag = "access",
     responses((status = 200, description = "all of them, expired ones included", body = TokenList)))]
 pub(super) async fn list(State(app): State<Arc<App>>) -> Json<TokenList> {
@@ -170,7 +170,7 @@ pub(super) async fn list(State(app): State<Arc<App>>) -> Json<TokenList> {
     Json(TokenList { tokens: tokens.iter().map(|token| TokenSummary::of(token)).collect() })
 }
 
-/// Remove a token: it opens nothing from now on.
+/// Remove a token. It is refused from now on.
 #[utoipa::path(delete, path = "/v1/tokens/{token}", tag = "access",
     params(("token" = String, Path, description = "the token's name")),
     responses(

@@ -23,9 +23,9 @@ user, root, and the members of the group `admin_group`.";
 pub enum Token {
     /// Make a token, and show it this once
     Create(TokenCreate),
-    /// List the tokens: what they are good for
+    /// List the tokens, and what they allow
     Ls,
-    /// Remove tokens: they open nothing from now on
+    /// Remove tokens; the worker refuses them from now on
     Rm {
         /// Their names
         #[arg(required = true)]
@@ -48,7 +48,7 @@ pub struct TokenCreate {
     /// How long it is valid, as in 12h or 90d [default: until it is removed]
     #[arg(short, long, value_name = "TIME", value_parser = Span::with_unit)]
     pub expires: Option<Span>,
-    /// Write it to a file that nobody else reads, instead of stdout
+    /// Write it to a file that only its owner reads, instead of stdout
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
@@ -56,7 +56,7 @@ pub struct TokenCreate {
 /// `wool tls`
 #[derive(Clone, Debug, Subcommand)]
 pub enum Tls {
-    /// Make a certificate that vouches for itself, and its key
+    /// Make a self-signed certificate and its key
     #[command(name = "self-signed", after_help = SELF_SIGNED)]
     SelfSigned {
         /// Host names and addresses by which the worker is reached

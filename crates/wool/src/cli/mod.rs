@@ -133,12 +133,12 @@ pub enum Command {
     /// Tokens: who may do what through the HTTP API
     #[command(subcommand)]
     Token(Token),
-    /// Secrets of functions: variables of their environment that nobody else sees
+    /// Secrets of functions: environment variables that no listing shows
     #[command(subcommand)]
     Secret(Secret),
     /// Show what was changed, and by whom
     Audit(Audit),
-    /// The worker's certificate, for other machines to know it by
+    /// The worker's TLS certificate
     #[command(subcommand)]
     Tls(Tls),
     /// The root file systems that functions start from, each made of a Python of this machine
