@@ -16,7 +16,7 @@ fn every_test_that_the_threat_model_names_exists() {
 
 #[test]
 fn every_test_that_the_table_of_limits_names_exists() {
-    every_test_named_in("docs/limits.md", 40);
+    every_test_named_in("docs/user/limits.md", 40);
 }
 
 fn every_test_named_in(page: &str, at_least: usize) {

@@ -86,7 +86,7 @@ fn who_the_program_is_and_where_its_home_is_is_the_same_everywhere() {
     ways.answers("who", &json!({}), &json!([true, "/tmp", "/tmp", 1000, 1000]));
 }
 
-/// What differs in a machine, by docs/limits.md.
+/// What differs in a machine, by docs/user/limits.md.
 const IN_A_MACHINE: [&str; 5] =
     ["host", "kernel", "processors", "group and session", "descriptors"];
 /// What Python finds that a function starts: other arguments, flags and streams are its starter's.
@@ -173,7 +173,7 @@ fn a_container_has_its_streams_under_their_usual_names() {
     ways.answers_in(&Way::CONTAINERS, "streams_by_name", &json!({}), &json!({}));
 }
 
-/// What small operations answer otherwise in a machine: each is in SPECIFICATION, section 10, or in docs/limits.md.
+/// What small operations answer otherwise in a machine: each is in SPECIFICATION, section 10, or in docs/user/limits.md.
 const OTHERWISE: [&str; 7] = [
     "chown other",
     "copy_file_range",
