@@ -312,16 +312,42 @@ mod tests {
     }
 
     #[test]
-    fn settings_as_the_readme_shows_them_can_be_deployed() {
-        let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
-        let readme = std::fs::read_to_string(readme).unwrap();
-        let blocks = readme.split("```toml\n").skip(1).filter_map(|rest| rest.split_once("```"));
-        let tables: Vec<&str> =
-            blocks.filter_map(|(block, _)| block.strip_prefix("[tool.lambswool]\n")).collect();
-        assert!(tables.len() >= 2, "{tables:?}");
+    fn settings_as_the_pages_show_them_can_be_deployed() {
+        let mut pages = vec!["README.md".to_owned()];
+        for entry in std::fs::read_dir(root().join("docs/user")).unwrap() {
+            pages.push(format!("docs/user/{}", entry.unwrap().file_name().display()));
+        }
+        let texts: Vec<String> = pages.iter().map(|page| read_page(page)).collect();
+        let blocks = texts.iter().flat_map(|text| text.split("```toml\n").skip(1));
+        let blocks = blocks.filter_map(|rest| rest.split_once("```"));
+        let tables: Vec<&str> = blocks
+            .filter_map(|(block, _)| block.split_once("[tool.lambswool]\n"))
+            .map(|(_, table)| table)
+            .collect();
+        assert!(tables.len() >= KNOWN.len(), "{tables:?}");
         for table in tables {
             assert!(of(table).is_ok(), "{:?}: {table}", of(table));
         }
+    }
+
+    #[test]
+    fn the_functions_page_has_a_section_with_an_example_for_each_setting() {
+        let page = read_page("docs/user/functions.md");
+        let sections: Vec<&str> = page.split("\n### ").skip(1).collect();
+        for key in KNOWN {
+            let of_key = |section: &&&str| section.starts_with(&format!("{key}\n"));
+            let section = sections.iter().find(of_key);
+            let section = section.unwrap_or_else(|| panic!("{key} has no section"));
+            assert!(section.contains(&format!("\n{key} = ")), "{key} has no example");
+        }
+    }
+
+    fn root() -> std::path::PathBuf {
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    }
+
+    fn read_page(page: &str) -> String {
+        std::fs::read_to_string(root().join(page)).unwrap()
     }
 
     #[test]
