@@ -53,7 +53,7 @@ rm -rf "$tree"
 mkdir -p "$tree/target/debug/deps" "$tree/target/tmp" "$tree/tests/vm" "$tree/mnt"
 install -s target/release/wool target/release/wool-warden target/release/wool-egress target/release/wool-vmm -t "$tree/target/debug"
 install "$here"/{guest.sh,unit.sh,unit-test.service} -t "$tree/tests/vm"
-cp -r README.md examples packaging "$tree/"
+cp -r README.md docs examples packaging "$tree/"
 # There is no index to fetch it from: with it, tests that have an index of their own run.
 version=$(sed -n 's/.*VERSION: &str = "\(.*\)";/\1/p' crates/packages/src/uv/fetch.rs)
 uv=$dir/uv-$version
@@ -71,7 +71,7 @@ import json, os, re, sys
 
 built, checkout, wanted = sys.argv[1:]
 # What is read from the sources does not depend on the kernel.
-elsewhere = {"architecture", "specification"}
+elsewhere = {"architecture", "documentation", "specification"}
 for line in open(built):
     made = json.loads(line)
     if made.get("reason") != "compiler-artifact" or not made.get("executable"):
