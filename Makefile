@@ -15,7 +15,7 @@ help:
 	@echo "make test     every test: Rust, the guest's pytest, end to end in real containers"
 	@echo "make check    formatting and lints"
 	@echo "make check-aarch64 whether what is shipped compiles for aarch64, with Debian's compiler in a chroot (root)"
-	@echo "make bench    FIG=sock_fig14 and others, ON=3.12: with that Python; see docs/benchmarking.md"
+	@echo "make bench    FIG=sock_fig14 and others, ON=3.12: with that Python; see docs/developer/benchmarking.md"
 	@echo "make sim      TRACE=directory: judge the import cache's policies on recorded requirement sets"
 	@echo "make soak     MINUTES=30 CALLS=... SEED=...: load and faults together, and what must hold nevertheless"
 	@echo "make compatibility ON=3.12 ONLY=regex: popular libraries and frameworks in every way of making an instance;"

@@ -12,8 +12,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Circles that stay, and docs/architecture.md says why: a trait and its double, or the core of
-# system calls around a process. A circle counts as explained when all of its files match one row.
+# Circles that stay, and docs/developer/architecture.md says why: a trait and its double, or the
+# core of system calls around a process. A circle counts as explained when all of its files match
+# one row.
 EXPLAINED: list[tuple[str, str]] = []
 
 COMMENT = re.compile(r"//[^\n]*")

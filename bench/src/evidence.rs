@@ -255,7 +255,7 @@ impl Run {
         }
         writeln!(
             page,
-            "\n`make bench FIG={}{}` makes such a run; docs/benchmarking.md says how to read it.",
+            "\n`make bench FIG={}{}` makes such a run; docs/developer/benchmarking.md says how to read it.",
             self.figure,
             self.python.as_ref().map(|version| format!(" ON={version}")).unwrap_or_default()
         )?;

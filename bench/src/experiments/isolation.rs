@@ -41,7 +41,7 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     let mut run = Run::new(FIGURE, TITLE);
     run.method = vec![
         "closed loops in interleaved rounds over HTTP; 2000 functions called in turn, each call a new sandbox that is destroyed afterwards".to_owned(),
-        "an arm is a value of the setting `container_recipe` (docs/decisions/0006-isolation-recipes.md), otherwise the worker as it comes: what is prepared ahead is in the processor time and in the throughput".to_owned(),
+        "an arm is a value of the setting `container_recipe` (docs/developer/decisions/0006-isolation-recipes.md), otherwise the worker as it comes: what is prepared ahead is in the processor time and in the throughput".to_owned(),
         "`general` makes what Docker makes for each container except a veth pair, a union file system and the processes of an engine".to_owned(),
     ];
     let (levels, rounds, time) = stage.amount(

@@ -3,7 +3,7 @@
 //! It is installed once, in a root zygote, before Python is executed, and inherited by everything that is forked from
 //! it: inheriting costs nothing, and the kernel answers calls that are allowed whatever their arguments from a bitmap.
 //! Everything else is ENOSYS, as on a kernel that lacks it, so that libraries take their fallbacks: [`refused`] says what
-//! that keeps from whom. `docs/system-calls.md` is written from these lists.
+//! that keeps from whom. `docs/developer/system-calls.md` is written from these lists.
 
 pub mod allowed;
 mod file_systems;
@@ -262,7 +262,7 @@ mod tests {
         names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" ")
     }
 
-    /// The page that `docs/system-calls.md` is.
+    /// The page that `docs/developer/system-calls.md` is.
     #[cfg(target_arch = "x86_64")]
     fn page() -> String {
         use std::fmt::Write;
@@ -298,9 +298,9 @@ mod tests {
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn the_page_of_system_calls_says_what_the_filter_does() {
-        let written = include_str!("../../../../docs/system-calls.md");
+        let written = include_str!("../../../../docs/developer/system-calls.md");
         if std::env::var_os("WRITE_DOCS").is_some() {
-            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/system-calls.md");
+            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/developer/system-calls.md");
             return std::fs::write(path, page()).unwrap();
         }
         assert!(written == page(), "write it anew: WRITE_DOCS=1 cargo test -p warden");

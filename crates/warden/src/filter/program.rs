@@ -8,7 +8,7 @@
 //! A tree and not a chain, because of what installing costs: for each number that there is, the kernel walks the filter to
 //! learn whether the call is allowed whatever its arguments (`seccomp_cache_prepare`, Linux 5.11). A chain of 1240
 //! instructions takes about a millisecond at each start of an interpreter; here a walk is some ten instructions long, and
-//! installing takes a tenth of that (docs/decisions/0005).
+//! installing takes a tenth of that (docs/developer/decisions/0005).
 
 use std::collections::BTreeMap;
 
