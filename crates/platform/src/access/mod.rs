@@ -8,22 +8,27 @@
 //!                               └─ anybody else's ───────────► 403, whatever the file's mode is
 //! ```
 //!
-//! What a route asks of its caller is in the table of `api::needs`, and asked before the route is reached.
+//! What each [`Action`] takes is in one table (`action`). A use case does nothing without a [`Permit`], and only the check of
+//! that table makes one (`permit`).
 //!
 //! Losing the store of tokens opens nothing beyond this machine: a listener on another address does not start without a token.
 
+mod action;
 mod caller;
 mod patterns;
 mod peer;
+mod permit;
 mod rows;
 mod scope;
 mod token;
 mod tokens;
 mod unprotected;
 
+pub use action::{Action, Need, Purpose, to};
 pub use caller::Caller;
 pub use patterns::{PatternError, Patterns};
 pub use peer::{Admitted, Peer, Remote};
+pub use permit::{Denied, Grant, GrantError, Permit, Requester, Subject};
 pub use scope::{Scope, ScopeError};
 pub use token::{Refusal, Secret, Token};
 pub use tokens::{NewToken, TokenError, Tokens};
