@@ -8,14 +8,14 @@
 //! body, a token or a secret's value. A caller with no token, or an unknown one, leaves no row while tokens are asked for:
 //! everyone who reaches the port could otherwise fill the disk.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use store::{ActionRow, Actions, StoreError};
 use utoipa::ToSchema;
 
-use crate::access::Caller;
+use crate::access::{Caller, Permit, to};
 use function::Label;
 
 /// How many actions of one group are kept, and as many of what its callers were refused.
@@ -155,11 +155,21 @@ impl Audit {
         }
     }
 
-    /// The last actions of all groups, oldest first. Blocks on disk.
+    /// The last actions of all groups, oldest first. None: the work broke off.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn read(&self, most: usize) -> Result<Vec<Action>, StoreError> {
+    pub async fn read(
+        self: &Arc<Self>,
+        _: &Permit<to::ReadAudit>,
+        most: usize,
+    ) -> Option<Result<Vec<Action>, StoreError>> {
+        let this = Arc::clone(self);
+        tokio::task::spawn_blocking(move || this.last(most)).await.ok()
+    }
+
+    /// The same. Blocks on disk.
+    fn last(&self, most: usize) -> Result<Vec<Action>, StoreError> {
         let lines = self.store.lock().unwrap_or_else(PoisonError::into_inner).last(most)?;
         Ok(lines.iter().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
@@ -177,7 +187,7 @@ mod tests {
     }
 
     fn functions(audit: &Audit) -> Vec<String> {
-        let read = audit.read(1000).unwrap();
+        let read = audit.last(1000).unwrap();
         read.into_iter().map(|action| action.function.unwrap()).collect()
     }
 
@@ -204,11 +214,11 @@ mod tests {
             audit.write(&us, &Action { result, ..action(number) });
         }
         audit.write(&us, &Action { result: BROKE_OFF.to_owned(), ..action(8) });
-        let read = audit.read(1000).unwrap();
+        let read = audit.last(1000).unwrap();
         let [first, .., last] = &read[..] else { panic!("{read:?}") };
         assert_eq!((first.result.as_str(), last.result.as_str()), ("ok", BROKE_OFF));
         assert_eq!(read.len(), 2 + 5);
-        assert_eq!(audit.read(1).unwrap().last(), Some(last));
+        assert_eq!(audit.last(1).unwrap().last(), Some(last));
     }
 
     #[test]
@@ -234,7 +244,7 @@ mod tests {
         let audit = Audit::new(Box::new(memory.clone()), AUDIT);
         memory.set_broken(true);
         audit.write(&Among::Anyone, &action(1));
-        assert!(audit.read(1).is_err());
+        assert!(audit.last(1).is_err());
         memory.set_broken(false);
         audit.write(&Among::Anyone, &action(2));
         assert_eq!(functions(&audit), ["f0002"]);

@@ -1,7 +1,7 @@
 //! One call of a function, whichever door it came through.
 //!
 //! ```text
-//!   find   name ─► version, made again if it is not made here ─► its network is allowed ─► Target
+//!   find   Permit ─► version, made again if it is not made here ─► its network is allowed ─► Target
 //!   call   Target, event ─► quota ─► engine ─► Answer
 //!                                      └ a layer was gone: made again, and called once more
 //! ```
@@ -19,6 +19,7 @@ use serde::de::IgnoredAny;
 use thiserror::Error;
 use tokio::time::timeout;
 
+use crate::access::{Permit, to};
 use crate::deploy::{DeployError, Deployer};
 use crate::functions::Registry;
 use crate::limits::quotas::{Exhausted, Quotas};
@@ -131,8 +132,8 @@ impl Invoker {
     ///
     /// # Errors
     /// When there is none, it may not be called, or it cannot be made.
-    pub async fn find(&self, name: &WholeName) -> Result<Target, InvokeError> {
-        let began = Instant::now();
+    pub async fn find(&self, permit: &Permit<to::Invoke>) -> Result<Target, InvokeError> {
+        let (began, name) = (Instant::now(), permit.function());
         let function = self.registry.get(name).ok_or_else(|| InvokeError::Unknown(name.clone()))?;
         let handler = match &function.handler {
             Some(handler) => Arc::clone(handler),

@@ -1,9 +1,11 @@
 //! What can be done with functions, whoever asks and through whichever door.
 //!
 //! ```text
-//!   a door ──► access (may the caller?) ──► functions · deploy · invoke · secrets · logs · packages · audit ──► engine, layers, store
-//!                                                └── limits, network_policy: what the operator allows
+//!   a door ──► access ──► Permit ──► functions · deploy · invoke · secrets · logs · packages · audit · control ──► engine, layers, store
+//!    who asks   may the caller?        └── limits, network_policy: what the operator allows
 //! ```
+//!
+//! Every use case that a door calls takes an [`access::Permit`] for that action: a door cannot forget to ask.
 //!
 //! Nothing here knows HTTP, the command line, or a file of settings.
 
@@ -11,6 +13,7 @@
 
 pub mod access;
 pub mod audit;
+pub mod control;
 pub mod deploy;
 pub mod functions;
 pub mod invoke;

@@ -111,6 +111,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
+    use platform::access::{Caller, Requester, to};
     use platform::audit::{AUDIT, Who};
 
     fn act(audit: &Arc<Audit>) -> Arc<Act> {
@@ -131,8 +132,11 @@ mod tests {
     #[tokio::test]
     async fn work_that_was_begun_says_what_came_of_it_whoever_has_left() {
         let audit = Arc::new(Audit::new(Box::new(store::memory::Memory::default()), AUDIT));
+        let requester =
+            Requester { caller: Caller::User { uid: 0 }, tenant: "acme".parse().unwrap() };
+        let permit = requester.permit::<to::ReadAudit>(&()).unwrap();
         let results = async |most: usize| loop {
-            let read = audit.read(100).unwrap();
+            let read = audit.read(&permit, 100).await.unwrap().unwrap();
             if read.len() == most {
                 break read.into_iter().map(|action| action.result).collect::<Vec<_>>();
             }

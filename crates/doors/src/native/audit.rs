@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::error::ApiError;
-use super::{App, Query, lines};
+use super::{App, Permitted, Query, lines};
+use platform::access::to;
 use platform::audit::Action;
 
 /// Which actions.
@@ -34,10 +35,11 @@ pub struct ActionList {
     responses((status = 200, description = "the last of them, oldest first", body = ActionList)))]
 pub(super) async fn read(
     State(app): State<Arc<App>>,
+    Permitted(permit): Permitted<to::ReadAudit>,
     Query(query): Query<AuditQuery>,
 ) -> Result<Json<ActionList>, ApiError> {
-    let (audit, most) = (Arc::clone(&app.audit), query.lines.unwrap_or(lines::USUAL));
-    let read = tokio::task::spawn_blocking(move || audit.read(most as usize)).await;
-    let read = read.map_err(|_| ApiError::internal("the audit log cannot be read"))?;
+    let most = query.lines.unwrap_or(lines::USUAL);
+    let read = app.audit.read(&permit, most as usize).await;
+    let read = read.ok_or_else(|| ApiError::internal("the audit log cannot be read"))?;
     Ok(Json(ActionList { actions: read? }))
 }

@@ -26,10 +26,11 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Frame, SizeHint};
 use tokio::time::{Instant, timeout_at};
 
+use super::App;
 use super::budget::{Budgets, Held};
 use super::error::ApiError;
-use super::{App, Asked};
 use crate::door::connections::Visit;
+use platform::access::Grant;
 
 /// How long the rest of a refused body is read.
 const DISCARD: Duration = Duration::from_secs(10);
@@ -227,8 +228,8 @@ pub(super) async fn read_small_first(
         return next.run(request).await;
     }
     // Who is not asked who it is, is nobody.
-    let asked = request.extensions().get::<Asked>();
-    let held = budgets.run.hold(asked.map_or("", |asked| asked.tenant.as_str()));
+    let grant = request.extensions().get::<Grant>();
+    let held = budgets.run.hold(grant.map_or("", |grant| grant.requester().tenant.as_str()));
     let (mut parts, body) = request.into_parts();
     let allowed = (SMALL, app.settings.client_timeout.0);
     match collect(&parts.headers, body, allowed, Some(held)).await {

@@ -22,9 +22,10 @@ use super::act::Act;
 use super::budget::Budgets;
 use super::error::ApiError;
 use super::functions::{FunctionDetail, detail};
-use super::{App, Asked, ErrorBody, Named, Query, body};
+use super::{App, ErrorBody, Permitted, Query, body};
 use crate::native::isolation::{Instead, Isolation, Reset};
 use function::{FunctionName, WholeName};
+use platform::access::to;
 use platform::deploy::progress::{Event, Sender};
 use platform::deploy::workshop::{Bundle, Packing};
 use platform::deploy::{DeployError, Order};
@@ -83,19 +84,16 @@ impl PutQuery {
     ))]
 pub(super) async fn put(
     State(app): State<Arc<App>>,
-    Asked { caller, .. }: Asked,
+    Permitted(permit): Permitted<to::Deploy>,
     Extension(act): Extension<Arc<Act>>,
     Extension(budgets): Extension<Budgets>,
-    Named(name): Named,
     Query(query): Query<PutQuery>,
     request: Request,
 ) -> Result<Response, ApiError> {
     let (Parts { headers, .. }, body) = request.into_parts();
-    let known = caller.is_known();
-    // Here, so that nobody sends a bundle in vain; what counts is whether it has some in the end.
-    if !known && !app.vault.list(&name).is_empty() {
-        return Err(DeployError::HasSecrets(name).into());
-    }
+    let name = permit.function();
+    // Here, so that nobody sends a bundle in vain.
+    app.deployer.check(&permit)?;
     let packing = packing(&headers, query.module.as_deref().unwrap_or(name.name()))?;
     let allowed = body::Allowed {
         bytes: app.settings.deploy_body.0,
@@ -105,13 +103,13 @@ pub(super) async fn put(
     let (held, dir) = (budgets.deploy.hold(name.tenant()), &app.spool);
     let (mut file, held) = body::spool(&headers, body, allowed, held, dir).await?;
     if run_name::is_one(name.name()) {
-        file = check_name(&name, &query, &packing, file).await?;
+        file = check_name(name, &query, &packing, file).await?;
     }
     let bundle = Bundle { packing, file, over: query.instead().into() };
     let (events, told) = unbounded_channel();
     let (app, progress) = (Arc::clone(&app), Sender::new(events));
     let PutQuery { hidden, fresh, .. } = query;
-    let order = Order { name, bundle, hidden, fresh, by: caller };
+    let order = Order { permit, bundle, hidden, fresh };
     let deploying = deploy(app, order, progress, act);
     let work = async move {
         let deployed = deploying.await;
@@ -133,7 +131,7 @@ async fn deploy(
     act: Arc<Act>,
 ) -> Result<FunctionDetail, ApiError> {
     act.begun();
-    let (gave_way, to) = (Arc::clone(&act), order.name.name().to_owned());
+    let (gave_way, to) = (Arc::clone(&act), order.permit.function().name().to_owned());
     let gave_way = move |function: &Function| {
         gave_way.gave_way(function.name(), &function.current().id.0, &to);
     };

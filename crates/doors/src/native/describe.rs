@@ -11,7 +11,7 @@ use utoipa::openapi::{
     Schema,
 };
 
-use super::needs;
+use super::actions;
 
 /// The scheme's name.
 const TOKEN: &str = "token";
@@ -39,14 +39,14 @@ pub(super) fn complete(api: &mut OpenApi) {
                     body.required = Some(Required::False);
                 }
             }
-            let scope = needs::of(&method, path).scope();
+            let action = actions::of(&method, path);
             for parameter in operation.parameters.iter_mut().flatten() {
                 say_pattern(parameter);
             }
             refuses(operation, "400", "a name, the query or a header is not valid");
-            if let Some(scope) = scope {
+            if let Some(action) = action {
                 // OpenAPI 3.1 lets a bearer token's requirement name roles: a token has scopes.
-                let required = [scope.as_str()];
+                let required = [action.need().scope.as_str()];
                 operation.security = Some(vec![SecurityRequirement::new(TOKEN, required)]);
                 refuses(operation, "401", "there is no token, or it is not valid");
                 refuses(operation, "403", "the token does not allow this");

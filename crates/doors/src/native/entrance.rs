@@ -1,4 +1,8 @@
 //! Where callers are asked who they are, before anything is done for them.
+//!
+//! The entrance says who asks and for what; `platform::access` decides. What it grants is taken along to the route, whose use
+//! case takes it. That is asked here and not there so that nothing of a body is read before: a caller that may not ask could
+//! otherwise keep a connection busy with one byte.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -12,13 +16,12 @@ use sandbox::chain;
 
 use super::act::Act;
 use super::error::ApiError;
-use super::needs::Need;
-use super::{App, Asked, Door, body, needs, queries};
+use super::{App, Door, actions, body, queries};
 use crate::door::connections::Visit;
 use function::Label;
 use function::MAX_NAME;
-use platform::access::{Caller, Refusal, Remote, Secret};
-use platform::audit::{Action, UNANSWERED};
+use platform::access::{Action, Caller, Denied, Grant, Refusal, Remote, Requester, Secret};
+use platform::audit::{self, UNANSWERED};
 
 /// Names the tenant whose functions an administrator means.
 pub const TENANT: HeaderName = HeaderName::from_static("lambswool-tenant");
@@ -30,9 +33,7 @@ pub(super) struct Entrance {
     pub(super) door: Door,
 }
 
-/// Lets a request through whose caller may do what it asks for. The handlers find who asked, [`Asked`], among its extensions.
-///
-/// Nothing of a body is read before: who is nobody could otherwise keep a connection busy with one byte.
+/// Lets a request through whose caller may do what it asks for. The handlers find the [`Grant`] among its extensions.
 pub(super) async fn identify(
     State(entrance): State<Entrance>,
     mut request: Request,
@@ -40,40 +41,23 @@ pub(super) async fn identify(
 ) -> Response {
     let visit = request.extensions().get::<Visit>().cloned();
     let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
-    // Not passed on: whatever were there would be in no table of needs. Everybody may be told that nothing is.
+    // Not passed on: whatever were there would be in no table. Everybody may be told that nothing is.
     let Some(path) = path else {
         return turn_away(request, super::nothing_here().await.into_response()).await;
     };
-    let need = needs::of(request.method(), &path);
-    let Some(scope) = need.scope() else {
+    let Some(action) = actions::of(request.method(), &path) else {
         return match queries::check(request.method(), &path, request.uri()) {
             Ok(()) => next.run(body::arriving(request, visit)).await,
             Err(refusal) => turn_away(request, refusal.into_response()).await,
         };
     };
-    let caller = match entrance.caller(&request) {
-        Ok(caller) => caller,
-        Err(refusal) => return turn_away(request, refusal.into_response()).await,
+    let requester = match entrance.requester(&request, action) {
+        Ok(requester) => requester,
+        Err(refused) => return turn_away(request, refused.into_response()).await,
     };
-    if matches!(caller, Caller::Anyone) && !need.is_met_by(&caller) {
-        let refusal = unauthorized(&format!(
-            "this takes a token with the scope {scope}, or the worker's Unix socket: make a token with `wool token create NAME --scope {scope}`"
-        ));
-        return turn_away(request, refusal).await;
-    }
-    let tenant = match meant(request.headers(), &caller) {
-        Ok(tenant) => tenant,
-        Err(refusal) => return turn_away(request, refusal.into_response()).await,
-    };
-    let asked = Asked { caller, tenant };
-    let act = entrance.begin(&mut request, &path, &asked).await;
-    let refused = match refusal(&mut request, need, &asked).await {
-        // Not before: who may not ask learns nothing of what could be asked.
-        None => queries::check(request.method(), &path, request.uri()).err(),
-        refused => refused,
-    };
-    let response = match refused {
-        Some(refusal) => {
+    let act = entrance.begin(&mut request, &path, action, &requester).await;
+    let response = match admit(&mut request, &path, action, requester).await {
+        Err(refusal) => {
             let refusal = refusal.into_response();
             // Not later: its connection may have to leave while it is turned away, and the line would say that it was not
             // answered, as of what may have been done.
@@ -82,11 +66,11 @@ pub(super) async fn identify(
             }
             turn_away(request, refusal).await
         }
-        None => {
-            if let (Some(visit), true) = (&visit, asked.caller.is_known()) {
+        Ok(grant) => {
+            if let (Some(visit), true) = (&visit, grant.requester().caller.is_known()) {
                 visit.admit();
             }
-            request.extensions_mut().insert(asked);
+            request.extensions_mut().insert(grant);
             if let Some(act) = &act {
                 request.extensions_mut().insert(Arc::clone(act));
             }
@@ -114,31 +98,18 @@ fn meant(headers: &HeaderMap, caller: &Caller) -> Result<Label, ApiError> {
     said.map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, "bad-name", chain(&error)))
 }
 
-/// Why a caller who is known may not do this.
-async fn refusal(request: &mut Request, need: Need, asked: &Asked) -> Option<ApiError> {
-    let Asked { caller, tenant } = asked;
-    if let Some(own) = stranger_to(asked) {
-        let message = format!("{caller} is of the tenant {own}, and says nothing for {tenant}");
-        return Some(ApiError::new(StatusCode::FORBIDDEN, "wrong-tenant", message));
-    }
-    if let Some(scope) = need.scope().filter(|_| !need.is_met_by(caller)) {
-        let message = format!(
-            "{caller} may not do this: it takes the scope {scope}; make a token that has it with `wool token create NAME --scope {scope}`"
-        );
-        return Some(ApiError::new(StatusCode::FORBIDDEN, "wrong-scope", message));
-    }
-    let name = parameter(request, "name").await?;
-    if caller.may_touch(&name) {
-        return None;
-    }
-    let message =
-        format!("{caller} is not for the function {name:?}: it was made with --functions");
-    Some(ApiError::new(StatusCode::FORBIDDEN, "wrong-function", message))
-}
-
-/// The caller's own tenant, when another's functions are meant.
-fn stranger_to(asked: &Asked) -> Option<Label> {
-    asked.caller.tenant().filter(|own| *own != asked.tenant)
+/// Asks for the action, about the function in the path.
+async fn admit(
+    request: &mut Request,
+    path: &str,
+    action: Action,
+    requester: Requester,
+) -> Result<Grant, ApiError> {
+    let function = parameter(request, "name").await;
+    let grant = requester.admit(action, function)?;
+    // Not before: a caller that may not ask learns nothing of what could be asked.
+    queries::check(request.method(), path, request.uri())?;
+    Ok(grant)
 }
 
 /// A part of the path.
@@ -149,28 +120,43 @@ async fn parameter(request: &mut Request, wanted: &str) -> Option<String> {
 
 impl Entrance {
     /// The audit line of what is asked for, if that changes something or is another tenant's.
-    async fn begin(&self, request: &mut Request, path: &str, asked: &Asked) -> Option<Arc<Act>> {
-        let action = match needs::action(request.method(), path) {
+    async fn begin(
+        &self,
+        request: &mut Request,
+        path: &str,
+        action: Action,
+        requester: &Requester,
+    ) -> Option<Arc<Act>> {
+        let action = match action.audited() {
             Some(action) => action.to_owned(),
-            None => format!("{} {path}", stranger_to(asked).map(|_| request.method())?),
+            None => format!("{} {path}", requester.stranger_to().map(|_| request.method())?),
         };
+        let Requester { caller, tenant } = requester;
         let remote = request.extensions().get::<Remote>().map(ToString::to_string);
         let subject = match parameter(request, "key").await {
             Some(key) => Some(key),
             None => parameter(request, "token").await,
         };
-        let line = Action {
+        let line = audit::Action {
             time: String::new(),
-            who: (&asked.caller).into(),
+            who: caller.into(),
             remote: remote.unwrap_or_default(),
-            tenant: asked.tenant.to_string(),
+            tenant: tenant.to_string(),
             action,
             function: parameter(request, "name").await.map(|name| cut(&name)),
             version: None,
             subject: subject.map(|subject| cut(&subject)),
             result: UNANSWERED.to_owned(),
         };
-        Some(Act::begin(Arc::clone(&self.app.audit), (&asked.caller).into(), line))
+        Some(Act::begin(Arc::clone(&self.app.audit), caller.into(), line))
+    }
+
+    /// Who asks, and whose functions are meant. What is refused here leaves no audit line.
+    fn requester(&self, request: &Request, action: Action) -> Result<Requester, Refused> {
+        let caller = self.caller(request)?;
+        action.check_known(&caller).map_err(Refused::NotKnown)?;
+        let tenant = meant(request.headers(), &caller).map_err(Refused::Tenant)?;
+        Ok(Requester { caller, tenant })
     }
 
     fn caller(&self, request: &Request) -> Result<Caller, Refused> {
@@ -226,19 +212,39 @@ fn cut(name: &str) -> String {
     name.chars().take(2 * MAX_NAME).collect()
 }
 
+impl From<Denied> for ApiError {
+    fn from(denied: Denied) -> Self {
+        let (status, kind) = match &denied {
+            Denied::Unauthorized { .. } => (StatusCode::UNAUTHORIZED, "unauthorized"),
+            Denied::WrongTenant { .. } => (StatusCode::FORBIDDEN, "wrong-tenant"),
+            Denied::WrongScope { .. } => (StatusCode::FORBIDDEN, "wrong-scope"),
+            Denied::WrongFunction { .. } => (StatusCode::FORBIDDEN, "wrong-function"),
+        };
+        Self::new(status, kind, denied.to_string())
+    }
+}
+
 /// Why nobody was let in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Refused {
     NoToken,
     Unknown,
     Expired,
     Stranger(Option<u32>),
+    /// The door is open, and the action takes a caller who is known.
+    NotKnown(Denied),
+    /// The tenant's name is none.
+    Tenant(ApiError),
 }
 
 impl Refused {
     fn into_response(self) -> Response {
-        metrics::counter!("lambswool_unauthorized_total").increment(1);
+        if !matches!(self, Self::NotKnown(_) | Self::Tenant(_)) {
+            metrics::counter!("lambswool_unauthorized_total").increment(1);
+        }
         match self {
+            Self::NotKnown(denied) => unauthorized(&denied.to_string()),
+            Self::Tenant(error) => error.into_response(),
             Self::NoToken => unauthorized(
                 "a token is needed: send it as `Authorization: Bearer wool_…`, or give it to `wool` in WOOL_TOKEN or --token-file; make one on the worker's machine with `wool token create NAME --scope …`",
             ),

@@ -201,8 +201,16 @@ impl From<&DeployError> for ApiError {
             DeployError::Store(full @ RegistryError::Full { .. }) => {
                 Self::new(StatusCode::FORBIDDEN, "quota", full.to_string())
             }
-            DeployError::Store(_) | DeployError::BrokeOff => Self::internal(chain(error)),
+            DeployError::Store(_) | DeployError::Secrets(_) | DeployError::BrokeOff => {
+                Self::internal(chain(error))
+            }
         }
+    }
+}
+
+impl From<RegistryError> for ApiError {
+    fn from(error: RegistryError) -> Self {
+        DeployError::from(error).into()
     }
 }
 

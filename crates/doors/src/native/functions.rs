@@ -5,15 +5,15 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
-use engine::Engine;
-use sandbox::{Kind, Processors};
+use sandbox::Processors;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::act::Act;
 use super::error::ApiError;
-use super::{App, Asked, ErrorBody, Named, Query};
+use super::{App, ErrorBody, Permitted, Query};
 use crate::native::isolation::{Isolation, Reset};
+use platform::access::to;
 use platform::functions::Function;
 use platform::limits::Unenforced;
 use platform::logs::stamp;
@@ -93,10 +93,10 @@ pub struct FunctionList {
 }
 
 impl FunctionSummary {
-    fn of(function: &Function, engine: &Engine) -> Self {
+    fn of(function: &Function, app: &App) -> Self {
         let (version, manifest) = (function.current(), function.manifest());
         let base = function.handler.as_ref().map(|handler| handler.python.base.to_string());
-        let has_machines = || engine.lacks(Kind::Microvm).is_none();
+        let has_machines = || app.functions.have_machines();
         Self {
             name: version.record.name.clone(),
             tenant: version.record.tenant.clone(),
@@ -123,7 +123,7 @@ impl FunctionDetail {
         };
         let version = function.current();
         Self {
-            summary: FunctionSummary::of(function, &app.engine),
+            summary: FunctionSummary::of(function, app),
             created: stamp(version.created),
             warnings: version.warnings.clone(),
             manifest: serde_json::to_value(function.manifest()).unwrap_or_default(),
@@ -150,16 +150,11 @@ pub(super) struct ListQuery {
               (status = 400, description = "the query is not valid", body = ErrorBody)))]
 pub(super) async fn list(
     State(app): State<Arc<App>>,
-    Asked { caller, tenant }: Asked,
+    Permitted(permit): Permitted<to::ListFunctions>,
     Query(query): Query<ListQuery>,
 ) -> Json<FunctionList> {
-    let shown = app
-        .registry
-        .list()
-        .into_iter()
-        .filter(|function| query.hidden || !function.stored.hidden)
-        .filter(|function| function.is_of(&tenant) && caller.may_touch(function.name()));
-    let functions = shown.map(|function| FunctionSummary::of(&function, &app.engine)).collect();
+    let functions = app.functions.list(&permit, query.hidden);
+    let functions = functions.iter().map(|function| FunctionSummary::of(function, &app)).collect();
     Json(FunctionList { functions })
 }
 
@@ -172,10 +167,10 @@ pub(super) async fn list(
     ))]
 pub(super) async fn get(
     State(app): State<Arc<App>>,
-    Named(name): Named,
+    Permitted(permit): Permitted<to::ShowFunction>,
 ) -> Result<Json<FunctionDetail>, ApiError> {
-    let function =
-        app.registry.get(&name).ok_or_else(|| ApiError::unknown_function(name.name()))?;
+    let unknown = || ApiError::unknown_function(permit.function().name());
+    let function = app.functions.show(&permit).ok_or_else(unknown)?;
     detail(&app, function).await.map(Json)
 }
 
@@ -189,21 +184,13 @@ pub(super) async fn get(
     ))]
 pub(super) async fn delete(
     State(app): State<Arc<App>>,
-    Asked { caller, .. }: Asked,
+    Permitted(permit): Permitted<to::Remove>,
     Extension(act): Extension<Arc<Act>>,
-    Named(name): Named,
 ) -> Result<StatusCode, ApiError> {
-    // All of it, or its log and its secrets could stay behind.
     let work = async move {
-        if !app.deployer.remove(&name, caller.is_known()).await? {
-            return Err(ApiError::unknown_function(name.name()));
+        if !app.deployer.remove(&permit).await? {
+            return Err(ApiError::unknown_function(permit.function().name()));
         }
-        // It may have been deployed again meanwhile, and the log be that one's.
-        let (registry, again) = (Arc::clone(&app.registry), name.clone());
-        app.logs.remove_unless(&name, move || registry.get(&again).is_some()).await;
-        let vault = Arc::clone(&app.vault);
-        let forgotten = tokio::task::spawn_blocking(move || vault.forget(&name)).await;
-        forgotten.map_err(|_| ApiError::internal("the secrets broke off"))??;
         Ok(StatusCode::NO_CONTENT)
     };
     act.carry_out(work).await
@@ -214,8 +201,6 @@ pub(super) async fn detail(
     app: &Arc<App>,
     function: Arc<Function>,
 ) -> Result<FunctionDetail, ApiError> {
-    let (registry, name) = (Arc::clone(&app.registry), function.whole_name());
-    let history = tokio::task::spawn_blocking(move || registry.history(&name)).await;
-    let history = history.map_err(|_| ApiError::internal("the registry broke off"))??;
+    let history = app.functions.history(&function).await?;
     Ok(FunctionDetail::of(app, &function, history))
 }

@@ -12,16 +12,13 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use serde::Deserialize;
 use thiserror::Error;
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
 use utoipa::IntoParams;
 
 use super::budget::{Budgets, Held};
 use super::error::ApiError;
-use super::{App, Asked, ErrorBody, Named, Query, lines};
-use function::WholeName;
-use platform::access::Caller;
-use platform::logs::{Entry, Reader};
+use super::{App, ErrorBody, Permitted, Query, lines};
+use platform::access::{Permit, to};
+use platform::logs::{Entry, OpenLog, Reader, Removal};
 
 /// Which lines.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -65,32 +62,24 @@ impl LogsQuery {
     ))]
 pub(super) async fn read(
     State(app): State<Arc<App>>,
-    Asked { caller, .. }: Asked,
+    Permitted(permit): Permitted<to::ReadLogs>,
     Extension(budgets): Extension<Budgets>,
-    Named(name): Named,
     Query(query): Query<LogsQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    // Before the function is looked for: no removal comes between.
-    let removals = app.logs.removals();
-    if app.registry.get(&name).is_none() {
-        return Err(ApiError::unknown_function(name.name()));
-    }
-    app.logs.flush().await;
-    let mut seat = budgets.follow.hold(name.tenant());
-    let (logs, lines) = (Arc::clone(&app.logs), query.lines.unwrap_or(lines::USUAL));
-    let whose = name.clone();
-    let read = tokio::task::spawn_blocking(move || logs.read(&whose, lines as usize)).await;
     let unreadable =
         |error: io::Error| ApiError::internal(format!("the log cannot be read: {error}"));
-    let mut reader =
-        read.map_err(|_| ApiError::internal("the log cannot be read"))?.map_err(unreadable)?;
+    let entries = query.lines.unwrap_or(lines::USUAL) as usize;
+    let opened = app.logs.open(&permit, entries).await.map_err(unreadable)?;
+    let unknown = || ApiError::unknown_function(permit.function().name());
+    let OpenLog { mut reader, removal } = opened.ok_or_else(unknown)?;
+    let mut seat = budgets.follow.hold(permit.tenant().as_str());
     let json = headers.get(header::ACCEPT).is_some_and(|accept| accept == "application/x-ndjson");
     let content_type = if json { "application/x-ndjson" } else { "text/plain; charset=utf-8" };
     let body = if query.follow {
         seat.grow_to(1)?;
         let rest = pieces(reader.following(), query, json, seat);
-        Body::from_stream(until(rest, over(app, caller, name, removals)))
+        Body::from_stream(until(rest, over(app, permit, removal)))
     } else {
         let entries = reader.next().await.map_err(unreadable)?.unwrap_or_default();
         let first = render(&entries, &query, json);
@@ -113,21 +102,11 @@ struct Cut;
 
 /// Returns when no more is to be told: the function was removed, the worker stops, or whoever asks would not be let in any
 /// more.
-async fn over(
-    app: Arc<App>,
-    caller: Caller,
-    name: WholeName,
-    removals: Receiver<WholeName>,
-) -> Result<(), Cut> {
-    let shut_out = app.tokens.until(|now| match &caller {
-        Caller::Token(token) => !app.tokens.is_good(token, now),
-        Caller::Anyone => !app.settings.tokens.lets_anyone_in(&app.tokens),
-        Caller::User { .. } => false,
-    });
+async fn over(app: Arc<App>, permit: Permit<to::ReadLogs>, removal: Removal) -> Result<(), Cut> {
     tokio::select! {
-        () = app.stop.cancelled() => Err(Cut),
-        () = shut_out => Err(Cut),
-        () = removed(&app, &name, removals) => Ok(()),
+        () = app.control.stopping() => Err(Cut),
+        () = permit.lapsed(&app.tokens, app.settings.tokens) => Err(Cut),
+        () = removal.wait() => Ok(()),
     }
 }
 
@@ -146,20 +125,6 @@ fn pieces(
         })?;
         Ok(entries.map(|entries| (render(&entries, &query, json), (reader, query, json, seat))))
     })
-}
-
-/// Returns when the function's log was removed with it.
-async fn removed(app: &App, name: &WholeName, mut removals: Receiver<WholeName>) {
-    loop {
-        match removals.recv().await {
-            Ok(removed) if removed == *name => return,
-            Ok(_) => {}
-            // Its name may have been among those that were missed.
-            Err(RecvError::Lagged(_)) if app.registry.get(name).is_none() => return,
-            Err(RecvError::Lagged(_)) => {}
-            Err(RecvError::Closed) => std::future::pending().await,
-        }
-    }
 }
 
 /// Pieces until it is over; an end that is not the log's own cuts the reply off.

@@ -3,10 +3,15 @@
 //! ```text
 //!   TCP, loopback ──► guard (no foreign web page) ──┐
 //!   TCP, elsewhere: TLS and a token, always ────────┤
-//!   Unix socket ──────────── + POST /v1/stop ───────┴─► entrance (who, and may they?) ──► body ──► routes ──► registry, …
+//!   Unix socket ──────────── + POST /v1/stop ───────┴─► entrance (who asks for what?) ──► body ──► routes ──► platform
 //! ```
+//!
+//! A route says which action it is (`actions`), the entrance who asks; `platform` decides, and what it grants goes along with
+//! the request to the use case (`permitted`). An [`App`] holds use cases and no stores: a handler can do nothing without a
+//! permit.
 
 mod act;
+mod actions;
 mod audit;
 mod body;
 mod budget;
@@ -19,8 +24,8 @@ mod guard;
 pub mod isolation;
 mod lines;
 mod logs;
-mod needs;
 mod packages;
+mod permitted;
 mod queries;
 mod reply;
 mod run;
@@ -30,35 +35,30 @@ mod tokens;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
 
-use axum::extract::{self, FromRequestParts, RawPathParams};
+use axum::extract::{self, FromRequestParts};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::middleware;
 use axum::{Extension, Router};
-use engine::Engine;
-use metrics_exporter_prometheus::PrometheusHandle;
 use serde::de::DeserializeOwned;
-use tokio_util::sync::CancellationToken;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::Settings;
-use function::Label;
-use function::{FunctionName, WholeName};
-use platform::access::{Admitted, Caller, Tokens};
+use permitted::Permitted;
+use platform::access::{Admitted, Issuer, Tokens};
 use platform::audit::Audit;
+use platform::control::Control;
 use platform::deploy::Deployer;
-use platform::functions::Registry;
+use platform::functions::FunctionReader;
 use platform::invoke::Invoker;
 use platform::limits::Capacity;
 use platform::limits::Unenforced;
-use platform::limits::quotas::Quotas;
 use platform::logs::Logs;
 use platform::packages::maintenance::Stock;
-use platform::secrets::Vault;
+use platform::secrets::SecretEditor;
 
 pub use self::packages::{Broken, Checked, PackageList, PackageSummary, Pruned};
 pub use audit::ActionList;
@@ -79,44 +79,36 @@ pub use tokens::{TokenList, TokenMade, TokenRequest, TokenSummary};
 pub struct App {
     /// The door's part of the settings.
     pub settings: Settings,
-    /// The state directory.
-    pub state: PathBuf,
     /// The directory of bundles on their way in.
     pub spool: PathBuf,
-    /// Who has which token.
-    pub tokens: Arc<Tokens>,
-    /// The functions' secrets.
-    pub vault: Arc<Vault>,
-    /// What was changed, and by whom.
-    pub audit: Arc<Audit>,
     /// Whom the Unix socket lets in.
     pub admitted: Admitted,
-    /// Which functions exist.
-    pub registry: Arc<Registry>,
-    /// Who serves calls.
-    pub engine: Arc<Engine>,
-    /// Who deploys.
+    /// Whose token a secret is.
+    pub tokens: Arc<Tokens>,
+    /// Makes and removes tokens.
+    pub issuer: Issuer,
+    /// What was changed, and by whom.
+    pub audit: Arc<Audit>,
+    /// Lists and shows functions.
+    pub functions: FunctionReader,
+    /// Deploys and removes functions.
     pub deployer: Arc<Deployer>,
     /// Calls functions.
     pub invoker: Invoker,
-    /// Who looks after packages.
+    /// Lists, sets and removes secrets.
+    pub secrets: SecretEditor,
+    /// Looks after packages.
     pub stock: Arc<Stock>,
-    /// Output of functions.
+    /// Opens logs of functions.
     pub logs: Arc<Logs>,
-    /// What `/metrics` shows.
-    pub metrics: PrometheusHandle,
-    /// Cancelled when the worker shall stop.
-    pub stop: CancellationToken,
-    /// When the worker came up.
-    pub began: Instant,
+    /// How the worker is; stops it.
+    pub control: Control,
     /// Where it listens.
     pub url: String,
     /// How many sandboxes there may be.
     pub capacity: Capacity,
     /// What sandboxes lack here.
     pub unenforced: Vec<Unenforced>,
-    /// What each tenant may take.
-    pub quotas: Arc<Quotas>,
     /// What requests may take that come over TCP.
     pub tcp_budgets: Budgets,
     /// What requests may take that come through the Unix socket.
@@ -214,38 +206,6 @@ async fn nothing_here() -> ApiError {
 async fn wrong_method() -> ApiError {
     let message = "this path does not take this method: /openapi.json says which it takes";
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "wrong-method", message)
-}
-
-/// The function's name in the path, of the tenant that the caller means: another's is not there.
-struct Named(WholeName);
-
-impl<S: Send + Sync> FromRequestParts<S> for Named {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let Asked { tenant, .. } = Asked::from_request_parts(parts, state).await?;
-        let path = RawPathParams::from_request_parts(parts, state).await;
-        let name = path.as_ref().ok().and_then(|all| all.iter().find(|(key, _)| *key == "name"));
-        // Not UTF-8 once decoded: say the rule.
-        let name: FunctionName = name.map_or("\u{fffd}", |(_, name)| name).parse()?;
-        Ok(Self(WholeName::new(&tenant, &name)))
-    }
-}
-
-/// Who asks, and whose functions are meant, as the entrance found out.
-#[derive(Clone, Debug)]
-struct Asked {
-    caller: Caller,
-    tenant: Label,
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for Asked {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        // Routes that ask nothing of their callers do not ask who they are.
-        parts.extensions.get().cloned().ok_or_else(|| ApiError::internal("nobody asked"))
-    }
 }
 
 /// What stands behind the `?` of a path.

@@ -1,21 +1,20 @@
 //! `/v1/packages`: what is installed, checking it, removing what nobody uses.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
-use engine::ImportCost;
 use sandbox::chain;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::act::Act;
 use super::error::ApiError;
-use super::{App, ErrorBody};
+use super::{App, ErrorBody, Permitted};
+use platform::access::to;
 use platform::logs::stamp;
-use platform::packages::maintenance::{StockError, Stocked};
+use platform::packages::maintenance::{Inventory, StockError, Stocked};
 
 /// An installed package: one wheel, for one Python.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -97,17 +96,12 @@ pub struct Pruned {
 }
 
 impl PackageSummary {
-    fn of(
-        stocked: Stocked,
-        unforkable: &mut BTreeMap<String, String>,
-        costs: &BTreeMap<String, ImportCost>,
-    ) -> Self {
-        let Stocked { wheel, functions, used } = stocked;
-        let cost = costs.get(&wheel.id).copied().unwrap_or_default();
+    fn of(stocked: Stocked) -> Self {
+        let Stocked { wheel, functions, used, cost, unforkable } = stocked;
         Self {
             name: wheel.name,
             version: wheel.version,
-            unforkable: unforkable.remove(&wheel.id),
+            unforkable,
             wheel: wheel.id,
             python: wheel.python,
             built: wheel.built.is_some(),
@@ -125,14 +119,14 @@ impl PackageSummary {
 /// List the installed packages.
 #[utoipa::path(get, path = "/v1/packages", tag = "packages",
     responses((status = 200, description = "all of them", body = PackageList)))]
-pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Json<PackageList>, ApiError> {
-    let stocked = app.stock.list().await?;
-    let mut unforkable = app.engine.unforkable();
-    let costs = app.engine.import_costs();
-    let packages = stocked.into_iter().map(|one| PackageSummary::of(one, &mut unforkable, &costs));
-    let packages: Vec<PackageSummary> = packages.collect();
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    Permitted(permit): Permitted<to::ListPackages>,
+) -> Result<Json<PackageList>, ApiError> {
+    let Inventory { wheels, budget } = app.stock.list(&permit).await?;
+    let packages: Vec<PackageSummary> = wheels.into_iter().map(PackageSummary::of).collect();
     let bytes = packages.iter().map(|package| package.bytes).sum();
-    Ok(Json(PackageList { packages, bytes, budget: app.stock.budget() }))
+    Ok(Json(PackageList { packages, bytes, budget }))
 }
 
 /// Read every file of every package, and fetch again what is not as it was. Waits for deploys that are under way.
@@ -141,9 +135,10 @@ pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Json<PackageList
               (status = 500, description = "the check could not go on", body = ErrorBody)))]
 pub(super) async fn verify(
     State(app): State<Arc<App>>,
+    Permitted(permit): Permitted<to::VerifyPackages>,
     Extension(act): Extension<Arc<Act>>,
 ) -> Result<Json<Checked>, ApiError> {
-    let verdicts = act.carry_out(async move { Ok(app.stock.verify().await?) }).await?;
+    let verdicts = act.carry_out(async move { Ok(app.stock.verify(&permit).await?) }).await?;
     let broken = verdicts.into_iter().map(|verdict| Broken {
         what: verdict.what,
         fault: verdict.fault,
@@ -160,9 +155,10 @@ pub(super) async fn verify(
               (status = 500, description = "not all could be removed", body = ErrorBody)))]
 pub(super) async fn prune(
     State(app): State<Arc<App>>,
+    Permitted(permit): Permitted<to::PrunePackages>,
     Extension(act): Extension<Arc<Act>>,
 ) -> Result<Json<Pruned>, ApiError> {
-    let collected = act.carry_out(async move { Ok(app.stock.prune().await?) }).await?;
+    let collected = act.carry_out(async move { Ok(app.stock.prune(&permit).await?) }).await?;
     let packages::retention::Collected { removed, freed, left } = collected;
     Ok(Json(Pruned { removed, freed, left }))
 }

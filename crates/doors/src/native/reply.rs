@@ -11,9 +11,9 @@ use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::Body as _;
 
-use super::Asked;
 use super::budget::{Budgets, Held};
 use super::error::ApiError;
+use platform::access::Grant;
 
 /// Replies up to this are not counted: a connection may take as much for itself.
 const SMALL: u64 = 64 << 10;
@@ -38,9 +38,10 @@ pub(super) async fn count(
     next: Next,
 ) -> Response {
     // What nobody is asked for is the same for all, and there once.
-    let Some(Asked { tenant, .. }) = request.extensions().get().cloned() else {
+    let Some(grant) = request.extensions().get::<Grant>() else {
         return next.run(request).await;
     };
+    let tenant = grant.requester().tenant.clone();
     let (mut parts, body) = next.run(request).await.into_parts();
     // A stream is made as it is read: nothing of it waits.
     let Some(size) = body.size_hint().exact().filter(|size| *size > SMALL) else {

@@ -9,12 +9,13 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use engine::{Served, Start, fault};
+use platform::access::to;
 use platform::invoke::Event;
 use sandbox::InvocationId;
 
 use super::budget::{Budgets, Held};
 use super::error::ApiError;
-use super::{App, Named, body};
+use super::{App, Permitted, body};
 
 /// Says where the sandbox came from: `cold`, `fork` or `resume`.
 pub const START: HeaderName = HeaderName::from_static("lambswool-start");
@@ -62,7 +63,7 @@ const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 )]
 pub(super) async fn run(
     State(app): State<Arc<App>>,
-    Named(name): Named,
+    Permitted(permit): Permitted<to::Invoke>,
     headers: HeaderMap,
     counted: Option<Extension<Arc<Held>>>,
     Extension(budgets): Extension<Budgets>,
@@ -70,14 +71,14 @@ pub(super) async fn run(
 ) -> Result<Response, ApiError> {
     fault::point("invoke").await;
     let id = invocation(&headers)?;
-    let target = app.invoker.find(&name).await?;
+    let target = app.invoker.find(&permit).await?;
     let allowed = body::Allowed {
         bytes: app.settings.run_body.0,
         setting: Some("run_body"),
         patience: app.settings.client_timeout.0,
     };
     // A small one has been read, and counts until `counted` goes.
-    let held = counted.is_none().then(|| budgets.run.hold(name.tenant()));
+    let held = counted.is_none().then(|| budgets.run.hold(permit.tenant().as_str()));
     let (body, _held) = body::collect(&headers, body, allowed, held).await?;
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let event = Event { body, content_type: content_type.map(str::to_owned), id: id.clone() };

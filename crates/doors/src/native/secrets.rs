@@ -15,8 +15,8 @@ use zeroize::Zeroizing;
 use super::act::Act;
 use super::budget::Budgets;
 use super::error::ApiError;
-use super::{App, ErrorBody, Named, body};
-use function::WholeName;
+use super::{App, ErrorBody, Permitted, body};
+use platform::access::to;
 use platform::logs::stamp;
 use platform::run_name;
 use platform::secrets::SecretError;
@@ -44,8 +44,11 @@ pub struct SecretList {
 #[utoipa::path(get, path = "/v1/functions/{name}/secrets", tag = "secrets",
     params(("name" = String, Path, description = "the function's name")),
     responses((status = 200, description = "their names", body = SecretList)))]
-pub(super) async fn list(State(app): State<Arc<App>>, Named(name): Named) -> Json<SecretList> {
-    let held = app.vault.list(&name).into_iter();
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    Permitted(permit): Permitted<to::ListSecrets>,
+) -> Json<SecretList> {
+    let held = app.secrets.list(&permit).into_iter();
     let secrets = held.map(|one| SecretSummary { key: one.key, updated: stamp(one.updated) });
     Json(SecretList { secrets: secrets.collect() })
 }
@@ -65,29 +68,25 @@ pub(super) async fn list(State(app): State<Arc<App>>, Named(name): Named) -> Jso
     ))]
 pub(super) async fn put(
     State(app): State<Arc<App>>,
+    Permitted(permit): Permitted<to::SetSecret>,
     Extension(act): Extension<Arc<Act>>,
     Extension(budgets): Extension<Budgets>,
-    Named(name): Named,
     Key(key): Key,
     headers: HeaderMap,
     body: Body,
 ) -> Result<StatusCode, ApiError> {
-    if run_name::is_one(name.name()) {
+    if run_name::is_one(permit.function().name()) {
         let message =
             "what `wool run` makes has no secrets: deploy the function under a name of its own";
         return Err(ApiError::new(StatusCode::BAD_REQUEST, "bad-secret", message));
     }
     let allowed = (VALUE_BYTES, app.settings.client_timeout.0);
-    let held = Some(budgets.run.hold(name.tenant()));
+    let held = Some(budgets.run.hold(permit.tenant().as_str()));
     let (value, _held) = body::collect(&headers, body, allowed, held).await?;
     // Ours alone, once it has been read: it is overwritten.
     let value = Zeroizing::new(Vec::from(value));
-    let most = app.quotas.functions_with_secrets(name.tenant());
     let work = async move {
-        let (vault, whose) = (Arc::clone(&app.vault), name.clone());
-        let set = tokio::task::spawn_blocking(move || vault.set(&whose, &key, &value, most)).await;
-        set.map_err(|_| broke_off())??;
-        renew(&app, &name);
+        app.secrets.set(&permit, key, value).await?;
         Ok(StatusCode::NO_CONTENT)
     };
     act.carry_out(work).await
@@ -103,29 +102,19 @@ pub(super) async fn put(
     ))]
 pub(super) async fn delete(
     State(app): State<Arc<App>>,
+    Permitted(permit): Permitted<to::RemoveSecret>,
     Extension(act): Extension<Arc<Act>>,
-    Named(name): Named,
     Key(key): Key,
 ) -> Result<StatusCode, ApiError> {
     let work = async move {
-        let (vault, whose, wanted) = (Arc::clone(&app.vault), name.clone(), key.clone());
-        let removed = tokio::task::spawn_blocking(move || vault.remove(&whose, &wanted)).await;
-        if !removed.map_err(|_| broke_off())?? {
-            let name = name.name();
+        if !app.secrets.remove(&permit, key.clone()).await? {
+            let name = permit.function().name();
             let message = format!("{name} has no secret {key:?}: see `wool secret ls {name}`");
             return Err(ApiError::new(StatusCode::NOT_FOUND, "unknown-secret", message));
         }
-        renew(&app, &name);
         Ok(StatusCode::NO_CONTENT)
     };
     act.carry_out(work).await
-}
-
-/// Ends the instances that have the secrets of before.
-fn renew(app: &App, name: &WholeName) {
-    if let Some(function) = app.registry.get(name) {
-        app.engine.renew(&function.current().id);
-    }
 }
 
 /// The secret's name in the path.
@@ -140,10 +129,6 @@ impl<S: Send + Sync> FromRequestParts<S> for Key {
         // Not UTF-8 once decoded: the vault says the rule.
         Ok(Self(key.map_or("\u{fffd}", |(_, key)| key).to_owned()))
     }
-}
-
-fn broke_off() -> ApiError {
-    ApiError::internal("the secrets broke off")
 }
 
 impl From<SecretError> for ApiError {

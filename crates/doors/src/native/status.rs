@@ -7,12 +7,13 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use bytes::Bytes;
-use engine::{EngineStatus, RefusedStatus, ZygoteStatus, ZygoteTree};
+use engine::{RefusedStatus, ZygoteStatus, ZygoteTree};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{App, Asked};
-use platform::access::Scope;
+use super::{App, Permitted};
+use platform::access::to;
+use platform::control::{Host, Status, Zygotes};
 use platform::limits::Capacity;
 
 /// How the worker is.
@@ -79,7 +80,7 @@ pub fn read_tree(text: &[u8]) -> serde_json::Result<ZygoteTree> {
 #[utoipa::path(get, path = "/healthz", tag = "worker",
     responses((status = 200, description = "`ok`", body = String), (status = 503, description = "`stopping`", body = String)))]
 pub(super) async fn healthz(State(app): State<Arc<App>>) -> (StatusCode, &'static str) {
-    if app.stop.is_cancelled() {
+    if app.control.is_stopping() {
         (StatusCode::SERVICE_UNAVAILABLE, "stopping\n")
     } else {
         (StatusCode::OK, "ok\n")
@@ -89,10 +90,12 @@ pub(super) async fn healthz(State(app): State<Arc<App>>) -> (StatusCode, &'stati
 /// Metrics in Prometheus' text format.
 #[utoipa::path(get, path = "/metrics", tag = "worker",
     responses((status = 200, description = "all metrics", body = String, content_type = "text/plain; version=0.0.4")))]
-pub(super) async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
-    // Sets the gauges that nothing else sets between calls.
-    drop(app.engine.status());
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render())
+pub(super) async fn metrics(
+    State(app): State<Arc<App>>,
+    Permitted(permit): Permitted<to::ReadMetrics>,
+) -> impl IntoResponse {
+    let content_type = "text/plain; version=0.0.4; charset=utf-8";
+    ([(header::CONTENT_TYPE, content_type)], app.control.metrics(&permit))
 }
 
 /// Say how the worker is.
@@ -100,24 +103,21 @@ pub(super) async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
     responses((status = 200, description = "how it is", body = WorkerStatus)))]
 pub(super) async fn status(
     State(app): State<Arc<App>>,
-    Asked { caller, tenant }: Asked,
+    Permitted(permit): Permitted<to::ReadStatus>,
 ) -> Json<WorkerStatus> {
-    let mut engine = app.engine.status();
-    let administers = caller.may(Scope::Admin);
-    if !administers {
-        engine.zygotes.clear();
-        engine.refused.clear();
-    }
+    let status = app.control.status(&permit);
+    let Status { host, uptime, functions, log_pieces_dropped, engine } = status;
+    let (pid, state) = host.map(|Host { pid, state }| (pid, state.display().to_string())).unzip();
     Json(WorkerStatus {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        pid: administers.then(std::process::id),
+        pid,
         url: app.url.clone(),
-        state: administers.then(|| app.state.display().to_string()),
-        uptime_seconds: app.began.elapsed().as_secs_f64(),
-        functions: app.registry.list().iter().filter(|one| one.is_of(&tenant)).count(),
+        state,
+        uptime_seconds: uptime.as_secs_f64(),
+        functions,
         deploy_body: app.settings.deploy_body.0,
         capacity: app.capacity.clone(),
-        log_pieces_dropped: app.logs.dropped(),
+        log_pieces_dropped,
         engine: serde_json::to_value(engine).unwrap_or_default(),
     })
 }
@@ -125,9 +125,12 @@ pub(super) async fn status(
 /// List the zygotes.
 #[utoipa::path(get, path = "/v1/zygotes", tag = "worker",
     responses((status = 200, description = "the import cache", body = ZygoteList)))]
-pub(super) async fn zygotes(State(app): State<Arc<App>>) -> Json<ZygoteList> {
-    let EngineStatus { zygotes, refused, .. } = app.engine.status();
-    Json(ZygoteList { zygotes, refused, tree: app.engine.zygote_tree() })
+pub(super) async fn zygotes(
+    State(app): State<Arc<App>>,
+    Permitted(permit): Permitted<to::ListZygotes>,
+) -> Json<ZygoteList> {
+    let Zygotes { zygotes, refused, tree } = app.control.zygotes(&permit);
+    Json(ZygoteList { zygotes, refused, tree })
 }
 
 /// This description.
@@ -145,8 +148,10 @@ pub(super) async fn openapi() -> impl IntoResponse {
 /// Stop the worker once running calls have ended. Only on the Unix socket.
 #[utoipa::path(post, path = "/v1/stop", tag = "worker",
     responses((status = 202, description = "it is stopping", body = serde_json::Value)))]
-pub(super) async fn stop(State(app): State<Arc<App>>) -> impl IntoResponse {
-    tracing::info!("asked to stop");
-    app.stop.cancel();
+pub(super) async fn stop(
+    State(app): State<Arc<App>>,
+    Permitted(permit): Permitted<to::Stop>,
+) -> impl IntoResponse {
+    app.control.stop(&permit);
     (StatusCode::ACCEPTED, Json(serde_json::json!({ "stopping": true, "pid": std::process::id() })))
 }

@@ -15,9 +15,9 @@ use utoipa::ToSchema;
 use super::act::Act;
 use super::budget::Budgets;
 use super::error::ApiError;
-use super::{App, Asked, ErrorBody, body};
+use super::{App, ErrorBody, Permitted, body};
 use function::Label;
-use platform::access::{NewToken, Patterns, Scope, Secret, Token, TokenError};
+use platform::access::{NewToken, Patterns, Scope, Secret, Token, TokenError, to};
 use platform::logs::stamp;
 
 /// Longest request to make a token, in bytes.
@@ -138,14 +138,14 @@ impl TokenRequest {
     ))]
 pub(super) async fn create(
     State(app): State<Arc<App>>,
-    Asked { tenant, .. }: Asked,
+    Permitted(permit): Permitted<to::CreateToken>,
     Extension(act): Extension<Arc<Act>>,
     Extension(budgets): Extension<Budgets>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<(StatusCode, Json<TokenMade>), ApiError> {
     let allowed = (REQUEST_BYTES, app.settings.client_timeout.0);
-    let held = Some(budgets.run.hold(tenant.as_str()));
+    let held = Some(budgets.run.hold(permit.tenant().as_str()));
     let (body, _held) = body::collect(&headers, body, allowed, held).await?;
     let request: TokenRequest = serde_json::from_slice(&body).map_err(|error| {
         let message = format!("the body does not ask for a token: {error}");
@@ -154,9 +154,7 @@ pub(super) async fn create(
     let new = request.read()?;
     act.about(new.name.as_str());
     let work = async move {
-        let made = tokio::task::spawn_blocking(move || app.tokens.create(new)).await;
-        let (token, secret) = made.map_err(|_| broke_off())??;
-        tracing::info!(token = %token.name, "made a token");
+        let (token, secret) = app.issuer.create(&permit, new).await?;
         Ok((StatusCode::CREATED, Json(TokenMade::of(&token, &secret))))
     };
     act.carry_out(work).await
@@ -165,8 +163,11 @@ pub(super) async fn create(
 /// List the tokens, without the secret part of each.
 #[utoipa::path(get, path = "/v1/tokens", tag = "access",
     responses((status = 200, description = "all of them, expired ones included", body = TokenList)))]
-pub(super) async fn list(State(app): State<Arc<App>>) -> Json<TokenList> {
-    let tokens = app.tokens.list();
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    Permitted(permit): Permitted<to::ListTokens>,
+) -> Json<TokenList> {
+    let tokens = app.issuer.list(&permit);
     Json(TokenList { tokens: tokens.iter().map(|token| TokenSummary::of(token)).collect() })
 }
 
@@ -179,6 +180,7 @@ pub(super) async fn list(State(app): State<Arc<App>>) -> Json<TokenList> {
     ))]
 pub(super) async fn delete(
     State(app): State<Arc<App>>,
+    Permitted(permit): Permitted<to::RemoveToken>,
     Extension(act): Extension<Arc<Act>>,
     name: Result<Path<String>, PathRejection>,
 ) -> Result<StatusCode, ApiError> {
@@ -187,20 +189,13 @@ pub(super) async fn delete(
     let bad = |error| ApiError::new(StatusCode::BAD_REQUEST, "bad-name", chain(&error));
     let name: Label = name.parse().map_err(bad)?;
     let work = async move {
-        let wanted = name.clone();
-        let removed = tokio::task::spawn_blocking(move || app.tokens.remove(&wanted)).await;
-        if !removed.map_err(|_| broke_off())?? {
+        if !app.issuer.remove(&permit, name.clone()).await? {
             let message = format!("no token {name}: see what there is with `wool token ls`");
             return Err(ApiError::new(StatusCode::NOT_FOUND, "unknown-token", message));
         }
-        tracing::info!(token = %name, "removed a token");
         Ok(StatusCode::NO_CONTENT)
     };
     act.carry_out(work).await
-}
-
-fn broke_off() -> ApiError {
-    ApiError::internal("the database of tokens broke off")
 }
 
 impl From<TokenError> for ApiError {

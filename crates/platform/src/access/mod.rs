@@ -15,6 +15,7 @@
 
 mod action;
 mod caller;
+mod issuer;
 mod patterns;
 mod peer;
 mod permit;
@@ -26,6 +27,7 @@ mod unprotected;
 
 pub use action::{Action, Need, Purpose, to};
 pub use caller::Caller;
+pub use issuer::Issuer;
 pub use patterns::{PatternError, Patterns};
 pub use peer::{Admitted, Peer, Remote};
 pub use permit::{Denied, Grant, GrantError, Permit, Requester, Subject};

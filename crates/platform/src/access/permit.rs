@@ -13,8 +13,9 @@
 //! that forgets to ask, or asks for another action, does not compile. The function is part of the permit, so that a door
 //! cannot ask for one and name another.
 //!
-//! That holds because doors are given use cases and no stores: what has methods without a permit
-//! ([`Registry`](crate::functions::Registry), [`Vault`](crate::secrets::Vault), the engine) stays with the worker.
+//! That holds because doors are given use cases and no stores: what finds and changes things without a permit
+//! ([`Registry`](crate::functions::Registry), [`Vault`](crate::secrets::Vault), the engine) stays with the worker. Use cases
+//! also have a few methods for the worker itself, such as `Deployer::stop` and `Logs::flush`: they act for no caller.
 
 use std::fmt::Debug;
 use std::time::SystemTime;

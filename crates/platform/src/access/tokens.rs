@@ -67,6 +67,9 @@ pub enum TokenError {
     /// The kernel gave no random bytes.
     #[error("the kernel gave no random bytes")]
     Random(#[source] std::io::Error),
+    /// The work ended without a result.
+    #[error("the database of tokens broke off")]
+    BrokeOff,
 }
 
 impl From<StoreError> for TokenError {
@@ -113,7 +116,7 @@ impl Tokens {
     ///
     /// # Errors
     /// When the name is taken or the request makes no sense; nothing has changed then.
-    pub fn create(&self, new: NewToken) -> Result<(Arc<Token>, Secret), TokenError> {
+    pub(crate) fn create(&self, new: NewToken) -> Result<(Arc<Token>, Secret), TokenError> {
         let NewToken { name, tenant, scopes, functions, lifetime } = new;
         if scopes.is_empty() {
             return Err(TokenError::NoScope);
@@ -142,7 +145,7 @@ impl Tokens {
     ///
     /// # Errors
     /// When the store failed; nothing has changed then.
-    pub fn remove(&self, name: &Label) -> Result<bool, TokenError> {
+    pub(crate) fn remove(&self, name: &Label) -> Result<bool, TokenError> {
         let mut store = self.store();
         let removed = store.remove(name.as_str())?;
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
@@ -153,7 +156,7 @@ impl Tokens {
 
     /// All tokens, expired ones included, by name.
     #[must_use]
-    pub fn list(&self) -> Vec<Arc<Token>> {
+    pub(crate) fn list(&self) -> Vec<Arc<Token>> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let mut all: Vec<_> = known.by_id.values().map(|(_, token)| Arc::clone(token)).collect();
         all.sort_by(|one, other| one.name.cmp(&other.name));

@@ -20,6 +20,8 @@ pub(crate) mod temporary;
 mod turns;
 pub mod workshop;
 
+pub use temporary::forget_hidden;
+
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -33,7 +35,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::access::Caller;
+use crate::access::{Permit, to};
 use crate::deploy::progress::Progress;
 use crate::deploy::remake::UnderWay;
 use crate::deploy::room::Room;
@@ -44,7 +46,7 @@ use crate::limits::quotas::Quotas;
 use crate::logs::Logs;
 use crate::network_policy::Networks;
 use crate::packages::retention::Usage;
-use crate::secrets::Vault;
+use crate::secrets::{SecretError, Vault};
 use function::WholeName;
 
 /// Between two looks for a moment without a deploy.
@@ -53,16 +55,15 @@ const LOOK: Duration = Duration::from_millis(50);
 /// What is to be deployed.
 #[derive(Debug)]
 pub struct Order {
-    /// As whose function, and which.
-    pub name: WholeName,
+    /// Which function, and who asks. Replacing a function that has secrets takes a caller who is known, and only what the
+    /// caller may touch gives way.
+    pub permit: Permit<to::Deploy>,
     /// What it is made of.
     pub bundle: Bundle,
     /// Whether lists leave it out.
     pub hidden: bool,
     /// Whether no call is to find an instance that is there already.
     pub fresh: bool,
-    /// Who asks. Only who is known takes the place of a function that has secrets, and only what the caller may touch gives way.
-    pub by: Caller,
 }
 
 /// Takes bundles and makes them the current versions of functions.
@@ -96,6 +97,9 @@ pub enum DeployError {
         "{0} has secrets, and nobody knows who asks: deploy or remove it through the worker's Unix socket, or with a token"
     )]
     HasSecrets(WholeName),
+    /// The function is gone, and its secrets could not be removed.
+    #[error(transparent)]
+    Secrets(#[from] SecretError),
     /// Nobody waits for it any more, or the worker stops.
     #[error("the deploy was given up, and nothing was deployed: deploy again")]
     GivenUp,
@@ -171,6 +175,19 @@ impl Deployer {
         }
     }
 
+    /// Refuses a deploy that [`Deployer::deploy`] would refuse for the function's secrets, before its bundle is sent. What
+    /// counts is whether the function has secrets in the end.
+    ///
+    /// # Errors
+    /// [`DeployError::HasSecrets`].
+    pub fn check(&self, permit: &Permit<to::Deploy>) -> Result<(), DeployError> {
+        let name = permit.function();
+        if permit.caller().is_known() || self.vault.list(name).is_empty() {
+            return Ok(());
+        }
+        Err(DeployError::HasSecrets(name.clone()))
+    }
+
     /// Deploys a bundle as a tenant's function. When the caller goes away before its version is made, it is given up; after
     /// that it goes on by itself. `gave_way` is told of each function that is gone for it, at once and though nothing may come of
     /// it; `ended` what came of it in any case.
@@ -202,7 +219,9 @@ impl Deployer {
         progress: Arc<dyn Progress + Send + Sync>,
         gave_way: impl Fn(&Function) + Send + 'static,
     ) -> Result<Arc<Function>, DeployError> {
-        let turn = given_up.run_until_cancelled(self.turns.take(order.name.tenant())).await;
+        let Order { permit, bundle, hidden, fresh } = order;
+        let (name, by) = (permit.function().clone(), permit.caller().clone());
+        let turn = given_up.run_until_cancelled(self.turns.take(name.tenant())).await;
         let turn = turn.ok_or(DeployError::GivenUp)?;
         fault::point("install_cache").await;
         let (workshop, registry) = (Arc::clone(&self.workshop), Arc::clone(&self.registry));
@@ -211,9 +230,8 @@ impl Deployer {
             (Arc::clone(&self.vault), Arc::clone(&self.engine), Arc::clone(&self.usage));
         let heard = Arc::clone(&progress);
         let patience = patience(self.index_timeout, given_up.clone());
-        let most = self.quotas.functions(order.name.tenant());
+        let most = self.quotas.functions(name.tenant());
         // Before all the work, and once more when it is recorded.
-        let Order { name, bundle, hidden, fresh, by } = order;
         let known = by.is_known();
         let room = Room { registry, vault: Arc::clone(&vault), most, by };
         room.check(&name)?;
@@ -291,21 +309,28 @@ impl Deployer {
     /// What is left of a function that gave way to another.
     async fn clear_up_after(&self, function: &Function) {
         self.engine.forget(&function.current().id).await;
-        if let Some(logs) = &self.logs {
-            let (registry, name) = (Arc::clone(&self.registry), function.whole_name());
-            // It may have been deployed again meanwhile, and the log be that one's.
-            logs.remove_unless(&function.whole_name(), move || registry.get(&name).is_some()).await;
-        }
+        self.remove_log(function.whole_name()).await;
         tracing::info!(function = %function.whole_name(), "gave way to another function");
     }
 
-    /// Removes a function; says whether it was there. `known`: whether it is known who asks.
+    /// Removes the log of a function that is gone.
+    async fn remove_log(&self, name: WholeName) {
+        let Some(logs) = &self.logs else { return };
+        let (registry, again) = (Arc::clone(&self.registry), name.clone());
+        // It may have been deployed again meanwhile, and the log be that one's.
+        logs.remove_unless(&name, move || registry.get(&again).is_some()).await;
+    }
+
+    /// Removes a function with all its versions, its log and its secrets; says whether it was there. Run it as a
+    /// task: dropped half-way, it leaves the log and the secrets behind.
     ///
     /// # Errors
-    /// When it must not be removed, or the registry could not be written; the function is then still there.
-    pub async fn remove(&self, name: &WholeName, known: bool) -> Result<bool, DeployError> {
-        let (registry, name) = (Arc::clone(&self.registry), name.clone());
+    /// When it must not be removed, or the registry could not be written; the function is then still there. When its
+    /// secrets could not be removed.
+    pub async fn remove(&self, permit: &Permit<to::Remove>) -> Result<bool, DeployError> {
+        let (registry, name) = (Arc::clone(&self.registry), permit.function().clone());
         let (vault, usage) = (Arc::clone(&self.vault), Arc::clone(&self.usage));
+        let known = permit.caller().is_known();
         let work = tokio::task::spawn_blocking(move || {
             // Once it is known that it may go; and before it does, so that its layers are in use all the while.
             let remove = || {
@@ -318,10 +343,13 @@ impl Deployer {
             Ok::<_, DeployError>(removed.ok_or(DeployError::HasSecrets(name.clone()))??)
         });
         let removed = work.await.map_err(|_| DeployError::BrokeOff)??;
-        if let Some(function) = &removed {
-            self.engine.forget(&function.current().id).await;
-        }
-        Ok(removed.is_some())
+        let Some(function) = &removed else { return Ok(false) };
+        self.engine.forget(&function.current().id).await;
+        self.remove_log(permit.function().clone()).await;
+        let (vault, name) = (Arc::clone(&self.vault), permit.function().clone());
+        let forgotten = tokio::task::spawn_blocking(move || vault.forget(&name)).await;
+        forgotten.map_err(|_| DeployError::BrokeOff)??;
+        Ok(true)
     }
 }
 

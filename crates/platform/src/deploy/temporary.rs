@@ -6,7 +6,10 @@
 
 use std::sync::Arc;
 
-use crate::functions::Function;
+use crate::deploy::DeployError;
+use crate::functions::{Function, Registry, RegistryError};
+use crate::logs::Logs;
+use crate::secrets::Vault;
 use function::WholeName;
 
 /// Most of one tenant, beside those that may not go.
@@ -18,6 +21,24 @@ pub(crate) struct Coming<'a> {
     pub(crate) name: &'a WholeName,
     /// Whether `wool run` made it.
     pub(crate) hidden: bool,
+}
+
+/// Removes all of them, with what they left: what `wool run` made lasts no longer than the worker that ran it.
+///
+/// # Errors
+/// When one could not be removed.
+pub async fn forget_hidden(
+    registry: &Registry,
+    logs: &Logs,
+    vault: &Vault,
+) -> Result<(), DeployError> {
+    for function in registry.list().into_iter().filter(|function| function.stored.hidden) {
+        let name = function.whole_name();
+        registry.remove(&name).map_err(RegistryError::from)?;
+        logs.remove(&name).await;
+        vault.forget(&name)?;
+    }
+    Ok(())
 }
 
 /// Those that go so that `coming` may be deployed, the first first, where its tenant may have `most`; `kept` are those that

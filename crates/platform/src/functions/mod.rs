@@ -10,8 +10,11 @@
 //!
 //! What is stored is portable: records, and the files of bundles ([`Bundles`]). How this machine runs a version, its
 //! [`Handler`], is made from them and only remembered ([`Handlers`]).
+//!
+//! A door has a [`FunctionReader`], which takes a permit; the [`Registry`] is for the parts that run functions.
 
 mod handlers;
+mod reader;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -25,6 +28,7 @@ use thiserror::Error;
 
 pub use handlers::Handlers;
 pub(crate) use handlers::layers_of;
+pub use reader::FunctionReader;
 
 /// A function: a name, its current version, and how this machine runs that.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,6 +93,9 @@ pub enum RegistryError {
         /// The most functions of this tenant.
         most: usize,
     },
+    /// The work ended without a result.
+    #[error("the registry broke off")]
+    BrokeOff,
 }
 
 impl RegistryError {

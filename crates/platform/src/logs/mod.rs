@@ -17,6 +17,7 @@
 mod file;
 mod follow;
 mod line;
+mod opened;
 mod places;
 mod rate;
 
@@ -36,6 +37,7 @@ pub use file::{open_lines, path as numbered, rotate};
 pub use follow::Reader;
 pub use line::stamp;
 pub use line::{Entry, ParseError};
+pub use opened::{OpenLog, Removal};
 
 use crate::functions::Registry;
 use crate::limits::bucket::Rate;
@@ -122,13 +124,13 @@ impl Logs {
     }
 
     /// Forgets what a function wrote, and waits until it is gone; for a function that was removed.
-    pub async fn remove(&self, name: &WholeName) {
+    pub(crate) async fn remove(&self, name: &WholeName) {
         self.remove_unless(name, || false).await;
     }
 
     /// The same, unless the function is back when it would be gone. That is asked in between what is written: whatever comes
     /// from a function that is back later is written later, too.
-    pub async fn remove_unless(
+    pub(crate) async fn remove_unless(
         &self,
         name: &WholeName,
         is_back: impl FnOnce() -> bool + Send + 'static,
@@ -142,8 +144,7 @@ impl Logs {
     }
 
     /// Whose logs are removed from now on.
-    #[must_use]
-    pub fn removals(&self) -> broadcast::Receiver<WholeName> {
+    fn removals(&self) -> broadcast::Receiver<WholeName> {
         self.removed.subscribe()
     }
 
@@ -160,7 +161,7 @@ impl Logs {
     ///
     /// # Errors
     /// When the files cannot be read.
-    pub fn read(&self, name: &WholeName, lines: usize) -> std::io::Result<Reader> {
+    fn read(&self, name: &WholeName, lines: usize) -> std::io::Result<Reader> {
         let directory = self.root.join(&*name.directory());
         Reader::back(directory, self.rotation, self.written.clone(), lines)
     }

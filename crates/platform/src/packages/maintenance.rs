@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use engine::Engine;
+use engine::{Engine, ImportCost};
 use layers::{FileError, Silent, Store};
 use packages::retention::{Collected, Scope, collect};
 use packages::uv::UvError;
@@ -14,6 +14,7 @@ use store::StoreError;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::{Permit, to};
 use crate::deploy::Deployer;
 use crate::deploy::installer::Installer;
 use crate::functions::Registry;
@@ -69,6 +70,19 @@ pub struct Stocked {
     pub functions: Vec<String>,
     /// When it was last used.
     pub used: SystemTime,
+    /// What importing it was measured to cost.
+    pub cost: ImportCost,
+    /// Why no function is forked from a process that has imported it, where that was found out.
+    pub unforkable: Option<String>,
+}
+
+/// All wheels.
+#[derive(Clone, Debug)]
+pub struct Inventory {
+    /// By name.
+    pub wheels: Vec<Stocked>,
+    /// What layers may take on disk together, in bytes.
+    pub budget: u64,
 }
 
 /// Puts a state directory in order before its first sandbox: what was replaced while the last worker ran goes, and
@@ -98,17 +112,14 @@ impl Stock {
         Self { store, installer, registry, usage, deployer, engine, budget }
     }
 
-    /// What layers may take on disk together, in bytes.
-    #[must_use]
-    pub fn budget(&self) -> u64 {
-        self.budget
-    }
-
-    /// All wheels, by name. Reads the disk: milliseconds.
+    /// All wheels. Reads the disk: milliseconds.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub async fn list(self: &Arc<Self>) -> Result<Vec<Stocked>, StockError> {
+    pub async fn list(
+        self: &Arc<Self>,
+        _: &Permit<to::ListPackages>,
+    ) -> Result<Inventory, StockError> {
         self.blocking(|stock| {
             let mut users: BTreeMap<Layer, Vec<String>> = BTreeMap::new();
             for function in stock.registry.list() {
@@ -123,12 +134,17 @@ impl Stock {
                     of_wheel.entry(id).or_default().extend(names.iter().cloned());
                 }
             }
+            let wheels = Wheel::all(&stock.store)?;
+            let (mut unforkable, costs) = (stock.engine.unforkable(), stock.engine.import_costs());
             let stocked = |wheel: Wheel| {
                 let mut functions = of_wheel.remove(&wheel.id).unwrap_or_default();
                 functions.sort();
-                Stocked { functions, used: wheel.used(&stock.store), wheel }
+                let cost = costs.get(&wheel.id).copied().unwrap_or_default();
+                let unforkable = unforkable.remove(&wheel.id);
+                Stocked { functions, used: wheel.used(&stock.store), cost, unforkable, wheel }
             };
-            Ok(Wheel::all(&stock.store)?.into_iter().map(stocked).collect())
+            let wheels = wheels.into_iter().map(stocked).collect();
+            Ok(Inventory { wheels, budget: stock.budget })
         })
         .await
     }
@@ -138,7 +154,10 @@ impl Stock {
     ///
     /// # Errors
     /// When the store cannot be read, there is no installer, or deploys are under way for long.
-    pub async fn verify(self: &Arc<Self>) -> Result<Vec<Verdict>, StockError> {
+    pub async fn verify(
+        self: &Arc<Self>,
+        _: &Permit<to::VerifyPackages>,
+    ) -> Result<Vec<Verdict>, StockError> {
         let _turns = self.deployer.pause(PATIENCE).await.ok_or(StockError::Busy)?;
         self.blocking(|stock| {
             let installer = stock.installer.get(&stock.deployer.patience(), &Silent)?;
@@ -164,7 +183,10 @@ impl Stock {
     ///
     /// # Errors
     /// When the store cannot be changed, what was removed until then being gone, or deploys are under way for long.
-    pub async fn prune(self: &Arc<Self>) -> Result<Collected, StockError> {
+    pub async fn prune(
+        self: &Arc<Self>,
+        _: &Permit<to::PrunePackages>,
+    ) -> Result<Collected, StockError> {
         self.collect(0).await
     }
 

@@ -9,11 +9,15 @@
 //!
 //! A row that was copied to another function, tenant or name does not open there. The key is in a file of its own
 //! (`key`): a copy of the database alone tells names and lengths.
+//!
+//! A door has a [`SecretEditor`], which takes a permit; the [`Vault`] is for the parts that run functions.
 
+mod editor;
 mod key;
 mod seal;
 mod vault;
 
+pub use editor::SecretEditor;
 pub use key::{KeyError, SecretKey};
 pub use vault::KEY_BYTES;
 pub use vault::{Held, SecretError, Vault};

@@ -68,6 +68,9 @@ pub enum SecretError {
     /// It could not be sealed.
     #[error("the secret could not be sealed")]
     Seal(#[source] std::io::Error),
+    /// The work ended without a result.
+    #[error("the secrets broke off")]
+    BrokeOff,
 }
 
 /// The secrets of all functions.
@@ -105,7 +108,7 @@ impl Vault {
     ///
     /// # Errors
     /// When name or value do not fit, or it would be one function more; nothing has changed then.
-    pub fn set(
+    pub(crate) fn set(
         &self,
         owner: &WholeName,
         key: &str,
@@ -136,7 +139,7 @@ impl Vault {
     ///
     /// # Errors
     /// When the store failed; nothing has changed then.
-    pub fn remove(&self, owner: &WholeName, key: &str) -> Result<bool, SecretError> {
+    pub(crate) fn remove(&self, owner: &WholeName, key: &str) -> Result<bool, SecretError> {
         let mut store = self.store();
         let removed = store.remove(owner, key)?;
         let mut all = self.of(owner);
@@ -149,7 +152,7 @@ impl Vault {
     ///
     /// # Errors
     /// When the store failed; nothing has changed then.
-    pub fn forget(&self, owner: &WholeName) -> Result<(), SecretError> {
+    pub(crate) fn forget(&self, owner: &WholeName) -> Result<(), SecretError> {
         let mut store = self.store();
         store.forget(owner)?;
         self.put(owner, BTreeMap::new());
@@ -157,20 +160,20 @@ impl Vault {
     }
 
     /// Does something to a function that must not be done to one with secrets; none: it has some. Nobody sets one meanwhile.
-    pub fn unless_held<T>(&self, owner: &WholeName, work: impl FnOnce() -> T) -> Option<T> {
+    pub(crate) fn unless_held<T>(&self, owner: &WholeName, work: impl FnOnce() -> T) -> Option<T> {
         let _store = self.store();
         self.of(owner).is_empty().then(work)
     }
 
     /// Does something while nobody sets or removes a secret.
-    pub fn unchanged<T>(&self, work: impl FnOnce() -> T) -> T {
+    pub(crate) fn unchanged<T>(&self, work: impl FnOnce() -> T) -> T {
         let _store = self.store();
         work()
     }
 
     /// The names of a function's secrets.
     #[must_use]
-    pub fn list(&self, owner: &WholeName) -> Vec<Held> {
+    pub(crate) fn list(&self, owner: &WholeName) -> Vec<Held> {
         let held = |(key, row): (String, Row)| Held { key, updated: row.updated };
         self.of(owner).into_iter().map(held).collect()
     }

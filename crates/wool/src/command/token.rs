@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
@@ -17,7 +18,7 @@ use crate::privilege::as_owner::AsOwner;
 use crate::state_directory::{Hold, State, StateError};
 use doors::native::{TokenList, TokenMade, TokenRequest, TokenSummary};
 use function::Label;
-use platform::access::{Secret, Tokens};
+use platform::access::{Caller, Issuer, Permit, Purpose, Requester, Secret, Tokens, to};
 use platform::audit::{self, AUDIT, Action, Among, Audit, Who};
 use store_sqlite::{SqliteActions, SqliteTokens};
 
@@ -50,15 +51,22 @@ pub(super) fn shown(global: &Global) -> Result<Option<Secret>> {
     }
 }
 
-/// The tokens of a state directory on which no worker runs: the first ones are made before there is one.
+/// The tokens of a state directory on which no worker runs: the first ones are made before there is one. The command is
+/// then the door: its user asks, who may open the directory's files.
 #[derive(Debug)]
 struct Offline {
-    tokens: Tokens,
+    issuer: Issuer,
     audit: Audit,
     _hold: Hold,
 }
 
 impl Offline {
+    /// The permit of this process's user.
+    fn permit<P: Purpose<Subject = ()>>(&self) -> Result<Permit<P>> {
+        let caller = Caller::User { uid: rustix::process::getuid().as_raw() };
+        Ok(Requester { caller, tenant: Label::default_tenant() }.permit(&())?)
+    }
+
     /// Writes the line that a worker would write.
     fn tell(&self, action: &str, name: &Label) {
         let line = Action {
@@ -91,8 +99,9 @@ async fn without_worker(global: &Global) -> Result<Option<Offline>> {
     match state.hold() {
         Ok(hold) => {
             let tokens = Tokens::open(Box::new(SqliteTokens::open(&state.access())?))?;
+            let issuer = Issuer::new(Arc::new(tokens));
             let audit = Audit::new(Box::new(SqliteActions::open(&state.audit())?), AUDIT);
-            Ok(Some(Offline { tokens, audit, _hold: hold }))
+            Ok(Some(Offline { issuer, audit, _hold: hold }))
         }
         Err(StateError::Busy { .. }) => Ok(None),
         Err(other) => Err(other.into()),
@@ -138,7 +147,8 @@ async fn ask(global: &Global, client: Client, request: TokenRequest) -> Result<T
         Some(offline) => {
             let new =
                 request.read().map_err(|error| anyhow::anyhow!("{}", error.detail().message))?;
-            let (token, secret) = offline.tokens.create(new)?;
+            let permit = offline.permit::<to::CreateToken>()?;
+            let (token, secret) = offline.issuer.create(&permit, new).await?;
             offline.tell("create token", &token.name);
             Ok(TokenMade::of(&token, &secret))
         }
@@ -165,7 +175,8 @@ async fn list(global: &Global) -> Result<()> {
     let _owner = as_owner(global)?;
     let tokens = match without_worker(global).await? {
         Some(offline) => {
-            offline.tokens.list().iter().map(|token| TokenSummary::of(token)).collect()
+            let permit = offline.permit::<to::ListTokens>()?;
+            offline.issuer.list(&permit).iter().map(|token| TokenSummary::of(token)).collect()
         }
         None => client.get::<TokenList>("/v1/tokens").await?.tokens,
     };
@@ -202,7 +213,8 @@ async fn remove(global: &Global, names: &[Label]) -> Result<()> {
     for name in names {
         match &offline {
             Some(offline) => {
-                if !offline.tokens.remove(name)? {
+                let permit = offline.permit::<to::RemoveToken>()?;
+                if !offline.issuer.remove(&permit, name.clone()).await? {
                     bail!("no token {name}: see what there is with `wool token ls`");
                 }
                 offline.tell("remove token", name);

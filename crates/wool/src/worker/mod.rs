@@ -18,7 +18,7 @@ pub mod wiring;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, anyhow};
 use engine::{
@@ -43,13 +43,13 @@ use doors::door::listen::{self, Behind};
 use doors::door::tls::{self, Certificates, Front};
 use doors::native::{self as api, App, Budgets, Door};
 use function::quantity::Bytes;
-use platform::access::{Admitted, Demand, Peer, Remote, Tokens, Unprotected};
+use platform::access::{Admitted, Demand, Issuer, Peer, Remote, Tokens, Unprotected};
 use platform::audit::{AUDIT, Audit};
-use platform::deploy::Deployer;
+use platform::control::Control;
 use platform::deploy::builder::BuildSandboxes;
-use platform::deploy::guest;
 use platform::deploy::installer::Installer;
-use platform::functions::{Function, Handlers, Registry};
+use platform::deploy::{self, Deployer, guest};
+use platform::functions::{Function, FunctionReader, Handlers, Registry};
 use platform::invoke::Invoker;
 use platform::limits::bucket::Rate;
 use platform::limits::quotas::Quotas;
@@ -57,13 +57,17 @@ use platform::logs::{Logs, Rotation};
 use platform::packages::maintenance::{self as stock, Stock};
 use platform::packages::retention::Usage;
 use platform::packages::store::Shelf;
-use platform::secrets::{SecretKey, Vault};
+use platform::secrets::{SecretEditor, SecretKey, Vault};
 use store_sqlite::{FileBundles, SqliteActions, SqliteFunctions, SqliteSecrets, SqliteTokens};
 
 /// A worker that listens and does not serve yet.
 #[derive(Debug)]
 pub struct Worker {
     app: Arc<App>,
+    registry: Arc<Registry>,
+    engine: Arc<Engine>,
+    metrics: PrometheusHandle,
+    stop: CancellationToken,
     config: Config,
     state: State,
     doors: Doors,
@@ -104,7 +108,7 @@ impl Worker {
         let store = layers::Store::open(state.root())?;
         let registry = Arc::new(functions(&state, &store)?);
         let logs = Arc::new(start_logs(&config, &state, &registry)?);
-        forget_hidden(&registry, &logs, &vault).await?;
+        deploy::forget_hidden(&registry, &logs, &vault).await?;
         let budget = config.install_cache_bytes.0;
         // Before there is a warden: nothing runs from these directories yet.
         guest::renew(&store, &registry, &wiring::guest_files());
@@ -157,7 +161,16 @@ impl Worker {
             installer,
             budget,
         );
-        let (stop, began) = (CancellationToken::new(), Instant::now());
+        let stop = CancellationToken::new();
+        let control = Control::new(
+            Arc::clone(&engine),
+            Arc::clone(&registry),
+            Arc::clone(&logs),
+            metrics.clone(),
+            state.root().to_owned(),
+            stop.clone(),
+        );
+        let secrets = SecretEditor::new(vault, Arc::clone(&registry), Arc::clone(&engine), quotas);
         let doors = Doors::of(&config, descriptors);
         let (run, deploy) = (config.run_bodies(), config.deploy_bodies());
         let (own_run, own_deploy) = config.own_bodies();
@@ -165,28 +178,28 @@ impl Worker {
             tcp_budgets: Budgets::new(run, deploy, doors.tcp_bundles, doors.tcp),
             unix_budgets: Budgets::new(own_run, own_deploy, doors.unix_bundles, doors.unix),
             settings: config.doors(),
-            state: state.root().to_owned(),
             spool: state.run(),
-            tokens,
-            vault,
-            audit,
             admitted,
-            registry,
-            engine,
+            issuer: Issuer::new(Arc::clone(&tokens)),
+            tokens,
+            audit,
+            functions: FunctionReader::new(Arc::clone(&registry), Arc::clone(&engine)),
             deployer,
             invoker,
+            secrets,
             stock: Arc::new(stock),
             logs,
-            metrics,
-            stop,
-            began,
+            control,
             url,
             capacity,
             unenforced,
-            quotas,
         });
         Ok(Self {
             app,
+            registry,
+            engine,
+            metrics,
+            stop,
             config,
             state,
             doors,
@@ -210,7 +223,7 @@ impl Worker {
     /// Cancel it to stop the worker.
     #[must_use]
     pub fn stopper(&self) -> CancellationToken {
-        self.app.stop.clone()
+        self.stop.clone()
     }
 
     /// Serves until it is told to stop, then drains and lets go of everything.
@@ -218,29 +231,35 @@ impl Worker {
     /// # Errors
     /// When serving itself fails.
     pub async fn serve(self) -> Result<()> {
-        let Self { app, config, state, doors, provider, builds, mut warden, .. } = self;
+        let Self { app, registry, engine, config, state, doors, provider, builds, .. } = self;
+        let (metrics, stop, mut warden) = (self.metrics, self.stop, self.warden);
         let (tcp, certificates, unix, hold, seed) =
             (self.tcp, self.certificates, self.unix, self.hold, self.seed);
-        let stop = app.stop.clone();
         hold.announce(&Address { pid: std::process::id(), url: app.url.clone() })
             .context("cannot write worker.json into the state directory")?;
         let learnt = Arc::new(Learnt::of(&config, &state));
         let prepared = config.internals.prepared;
         let prepared = tokio::spawn({
-            let (app, learnt) = (Arc::clone(&app), Arc::clone(&learnt));
+            let (deployer, stop) = (Arc::clone(&app.deployer), stop.clone());
+            let (registry, engine) = (Arc::clone(&registry), Arc::clone(&engine));
+            let learnt = Arc::clone(&learnt);
             async move {
-                let prepared = prepare(&app, prepared, seed.or_else(|| learnt.read()));
-                let prepared = app.stop.run_until_cancelled(prepared).await.is_some();
+                let given = seed.or_else(|| learnt.read());
+                let prepared = async {
+                    make_again(&registry, &deployer).await;
+                    prepare(&registry, &engine, prepared, given).await;
+                };
+                let prepared = stop.run_until_cancelled(prepared).await.is_some();
                 if prepared {
-                    app.stop.run_until_cancelled(learnt.keep(&app.engine)).await;
+                    stop.run_until_cancelled(learnt.keep(&engine)).await;
                 }
                 prepared
             }
         });
-        tokio::spawn(upkeep(app.metrics.clone(), stop.clone()));
+        tokio::spawn(upkeep(metrics, stop.clone()));
         tokio::spawn(keep_a_thread(stop.clone()));
-        let (engine, proc) = (Arc::clone(&app.engine), config.internals.proc.clone());
-        tokio::spawn(pressure::watch(engine, builds.clone(), proc, stop.clone()));
+        let proc = config.internals.proc.clone();
+        tokio::spawn(pressure::watch(Arc::clone(&engine), builds.clone(), proc, stop.clone()));
         tokio::spawn(Arc::clone(&app.stock).keep_to_budget(stop.clone()));
         let tls = certificates.as_ref().map(Certificates::acceptor).transpose()?;
         if let Some(certificates) = certificates {
@@ -264,7 +283,7 @@ impl Worker {
         };
         stop.cancel();
         if prepared.await.unwrap_or(false) && outcome.is_ok() {
-            learnt.write(&app.engine);
+            learnt.write(&engine);
         }
         app.deployer.stop();
         if let Some(builds) = builds {
@@ -273,14 +292,14 @@ impl Worker {
         let drain = config.drain.0;
         tracing::info!(seconds = drain.as_secs_f64(), "stopping: running calls may end");
         // Both at once: the last replies go out while the engine waits for their calls.
-        let end = async { tokio::join!(app.engine.stop(drain), serving) };
+        let end = async { tokio::join!(engine.stop(drain), serving) };
         if tokio::time::timeout(drain + Duration::from_secs(2), end).await.is_err() {
             tracing::warn!("some connections did not end in time and were cut");
         }
         app.logs.flush().await;
         // The warden takes every sandbox with it. Before the hold is released: the next worker's warden must not find this
         // one's leftovers.
-        drop((app, provider));
+        drop((app, registry, engine, provider));
         if let Some(warden) = warden {
             warden.gone().await;
         }
@@ -439,43 +458,31 @@ async fn keep_a_thread(stop: CancellationToken) {
     }
 }
 
-/// What `wool run` made lasts no longer than the worker that ran it.
-async fn forget_hidden(registry: &Registry, logs: &Logs, vault: &Vault) -> Result<()> {
-    for function in registry.list().into_iter().filter(|function| function.stored.hidden) {
-        let name = function.whole_name();
-        registry.remove(&name)?;
-        logs.remove(&name).await;
-        vault.forget(&name)?;
-    }
-    Ok(())
-}
-
 /// Makes zygotes before anybody calls: those of the tree that was given or is left from the last run, as far as there is a
 /// function for them, and those of what was deployed last, so that the first calls after a start find them.
-async fn prepare(app: &App, sets: usize, given: Option<ZygoteTree>) {
-    make_again(app).await;
+async fn prepare(registry: &Registry, engine: &Engine, sets: usize, given: Option<ZygoteTree>) {
     let (packed, bare): (Vec<_>, Vec<_>) =
-        distinct(app.registry.list()).into_iter().partition(|handler| handler.packages.is_some());
+        distinct(registry.list()).into_iter().partition(|handler| handler.packages.is_some());
     // These need nothing but a fresh interpreter, which all others are made from, and take no place from them.
     for handler in bare.iter().take(INTERPRETERS) {
-        app.engine.prepare(handler).await;
+        engine.prepare(handler).await;
     }
     if let Some(tree) = given {
-        app.engine.plant(&tree, &packed).await;
+        engine.plant(&tree, &packed).await;
     }
     for handler in packed.iter().take(sets) {
-        app.engine.prepare(handler).await;
+        engine.prepare(handler).await;
     }
 }
 
 /// Makes again what of functions' versions is gone from the disk, or was never made on this machine.
-async fn make_again(app: &App) {
-    for function in app.registry.list() {
-        if app.deployer.is_whole(&function) {
+async fn make_again(registry: &Registry, deployer: &Arc<Deployer>) {
+    for function in registry.list() {
+        if deployer.is_whole(&function) {
             continue;
         }
         let name = function.whole_name();
-        if let Err(error) = app.deployer.remake(&name).await {
+        if let Err(error) = deployer.remake(&name).await {
             let error = sandbox::chain(&error);
             tracing::warn!(function = %name, error, "cannot be made on this machine");
         }

@@ -61,12 +61,15 @@ fn below(directory: &Path) -> Result<Vec<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use platform::access::{Caller, Requester, to};
     use store::memory::Memory;
 
     use super::*;
 
-    #[test]
-    fn the_actions_of_all_former_logs_are_one_list() {
+    #[tokio::test]
+    async fn the_actions_of_all_former_logs_are_one_list() {
         let dir = tempfile::tempdir().unwrap();
         let line = |time: &str, tenant: &str, result: &str| {
             format!(
@@ -84,12 +87,16 @@ mod tests {
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, text).unwrap();
         }
-        let audit = Audit::new(Box::new(Memory::default()), AUDIT);
+        let audit = Arc::new(Audit::new(Box::new(Memory::default()), AUDIT));
+        let caller = Caller::User { uid: 0 };
+        let requester = Requester { caller, tenant: function::Label::default_tenant() };
+        let permit = requester.permit::<to::ReadAudit>(&()).unwrap();
         take_over(dir.path(), &audit).unwrap();
-        let read = audit.read(100).unwrap();
+        let read = audit.read(&permit, 100).await.unwrap().unwrap();
         let times: Vec<&str> = read.iter().map(|action| &action.time[11..]).collect();
         assert_eq!(times, ["01", "02", "03", "04", "05"]);
         take_over(&dir.path().join("none"), &audit).unwrap();
-        assert_eq!(audit.read(100).unwrap().len(), 5);
+        let read = audit.read(&permit, 100).await.unwrap().unwrap();
+        assert_eq!(read.len(), 5);
     }
 }

@@ -1,0 +1,110 @@
+//! Which action each route is: what an action takes of its caller is `platform::access`'s to say.
+//!
+//! A route that is not in here is an administrator's (`tests/tests/access.rs` fails for it, too).
+
+use axum::http::Method;
+
+use platform::access::Action;
+
+use Action::{
+    CreateToken, Deploy, Invoke, ListFunctions, ListPackages, ListSecrets, ListTokens, ListZygotes,
+    PrunePackages, ReadAudit, ReadLogs, ReadMetrics, ReadStatus, Remove, RemoveSecret, RemoveToken,
+    SetSecret, ShowFunction, Stop, Unlisted, VerifyPackages,
+};
+
+/// A route: its method, its path, and its action. None: its answer holds nothing that is not in the program, and no caller
+/// is asked for.
+type Row = (&'static str, &'static str, Option<Action>);
+
+#[rustfmt::skip]
+const ACTIONS: &[Row] = &[
+    ("GET",    "/healthz",                            None),
+    ("GET",    "/openapi.json",                       None),
+
+    ("POST",   "/run/{name}",                         Some(Invoke)),
+
+    ("GET",    "/v1/functions",                       Some(ListFunctions)),
+    ("GET",    "/v1/functions/{name}",                Some(ShowFunction)),
+    ("GET",    "/v1/functions/{name}/logs",           Some(ReadLogs)),
+    ("PUT",    "/v1/functions/{name}",                Some(Deploy)),
+    ("DELETE", "/v1/functions/{name}",                Some(Remove)),
+
+    ("GET",    "/v1/functions/{name}/secrets",        Some(ListSecrets)),
+    ("PUT",    "/v1/functions/{name}/secrets/{key}",  Some(SetSecret)),
+    ("DELETE", "/v1/functions/{name}/secrets/{key}",  Some(RemoveSecret)),
+
+    ("GET",    "/metrics",                            Some(ReadMetrics)),
+    ("GET",    "/v1/status",                          Some(ReadStatus)),
+
+    ("GET",    "/v1/zygotes",                         Some(ListZygotes)),
+    ("GET",    "/v1/packages",                        Some(ListPackages)),
+    ("POST",   "/v1/packages/verify",                 Some(VerifyPackages)),
+    ("POST",   "/v1/packages/prune",                  Some(PrunePackages)),
+
+    ("GET",    "/v1/tokens",                          Some(ListTokens)),
+    ("POST",   "/v1/tokens",                          Some(CreateToken)),
+    ("DELETE", "/v1/tokens/{token}",                  Some(RemoveToken)),
+    ("GET",    "/v1/audit",                           Some(ReadAudit)),
+
+    // Served on the Unix socket alone.
+    ("POST",   "/v1/stop",                            Some(Stop)),
+];
+
+/// The action of a route; none: it is open to every caller.
+pub(super) fn of(method: &Method, path: &str) -> Option<Action> {
+    // A HEAD is a GET without the body.
+    let method = if *method == Method::HEAD { &Method::GET } else { method };
+    let row = ACTIONS.iter().find(|(verb, route, _)| *verb == method.as_str() && *route == path);
+    row.map_or(Some(Unlisted), |(_, _, action)| *action)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_described_route_is_in_the_table_and_the_table_has_no_other() {
+        let described = serde_json::to_value(crate::native::openapi()).unwrap();
+        let mut routes: Vec<(String, String)> = described["paths"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .flat_map(|(path, methods)| {
+                methods.as_object().unwrap().keys().map(|m| (m.to_uppercase(), path.clone()))
+            })
+            .collect();
+        // It describes the others, and not itself.
+        routes.push(("GET".to_owned(), "/openapi.json".to_owned()));
+        let mut table: Vec<(String, String)> =
+            ACTIONS.iter().map(|(m, path, _)| ((*m).to_owned(), (*path).to_owned())).collect();
+        routes.sort();
+        table.sort();
+        assert_eq!(routes, table);
+    }
+
+    #[test]
+    fn no_two_routes_are_one_action() {
+        let actions: Vec<Action> = ACTIONS.iter().filter_map(|(.., action)| *action).collect();
+        let distinct: HashSet<Action> = actions.iter().copied().collect();
+        assert_eq!((distinct.len(), distinct.contains(&Unlisted)), (actions.len(), false));
+        assert_eq!(actions.len() + 1, Action::ALL.len(), "an action that no route is");
+    }
+
+    #[test]
+    fn what_changes_something_has_a_name_in_the_audit_log() {
+        for (method, path, action) in ACTIONS {
+            let changes = *method != "GET" && *path != "/run/{name}";
+            let name = action.and_then(Action::audited);
+            assert_eq!(name.is_some(), changes, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn a_route_without_a_row_is_an_administrators() {
+        assert_eq!(of(&Method::PATCH, "/v1/functions/{name}"), Some(Unlisted));
+        assert_eq!(of(&Method::HEAD, "/v1/functions"), Some(ListFunctions));
+        assert_eq!(of(&Method::GET, "/healthz"), None);
+    }
+}

@@ -1,0 +1,31 @@
+//! The permit of a request, for the handler that passes it on to its use case.
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+
+use super::error::ApiError;
+use platform::access::{Grant, GrantError, Permit, Purpose};
+
+/// What the entrance was granted for the request.
+#[derive(Debug)]
+pub(super) struct Permitted<P: Purpose>(pub(super) Permit<P>);
+
+impl<P: Purpose, S: Send + Sync> FromRequestParts<S> for Permitted<P> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        // None on an open route: its caller was not asked for.
+        let grant = parts.extensions.remove::<Grant>();
+        let grant = grant.ok_or_else(|| ApiError::internal("nobody asked"))?;
+        Ok(Self(grant.permit()?))
+    }
+}
+
+impl From<GrantError> for ApiError {
+    fn from(error: GrantError) -> Self {
+        match error {
+            GrantError::Name(name) => name.into(),
+            GrantError::Action { .. } => Self::internal(error.to_string()),
+        }
+    }
+}

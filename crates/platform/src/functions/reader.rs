@@ -1,0 +1,59 @@
+//! Listing and showing functions, as doors ask for it.
+
+use std::sync::Arc;
+
+use engine::Engine;
+use function::Kind;
+use store::PastVersion;
+
+use super::{Function, Registry, RegistryError};
+use crate::access::{Permit, to};
+
+/// Reads the functions of a worker, for callers with a permit.
+#[derive(Clone, Debug)]
+pub struct FunctionReader {
+    registry: Arc<Registry>,
+    engine: Arc<Engine>,
+}
+
+impl FunctionReader {
+    /// Those of a registry, which run on an engine.
+    #[must_use]
+    pub fn new(registry: Arc<Registry>, engine: Arc<Engine>) -> Self {
+        Self { registry, engine }
+    }
+
+    /// The tenant's functions that the caller may touch, by name; `hidden`: also those that `wool run` made.
+    #[must_use]
+    pub fn list(&self, permit: &Permit<to::ListFunctions>, hidden: bool) -> Vec<Arc<Function>> {
+        let mut functions = self.registry.list();
+        functions.retain(|function| {
+            (hidden || !function.stored.hidden)
+                && function.is_of(permit.tenant())
+                && permit.caller().may_touch(function.name())
+        });
+        functions
+    }
+
+    /// A function; none: it is not there.
+    #[must_use]
+    pub fn show(&self, permit: &Permit<to::ShowFunction>) -> Option<Arc<Function>> {
+        self.registry.get(permit.function())
+    }
+
+    /// The versions of a function that was shown or deployed, newest first.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn history(&self, function: &Function) -> Result<Vec<PastVersion>, RegistryError> {
+        let (registry, name) = (Arc::clone(&self.registry), function.whole_name());
+        let history = tokio::task::spawn_blocking(move || registry.history(&name)).await;
+        Ok(history.map_err(|_| RegistryError::BrokeOff)??)
+    }
+
+    /// Whether functions of the kind `microvm` run in machines here.
+    #[must_use]
+    pub fn have_machines(&self) -> bool {
+        self.engine.lacks(Kind::Microvm).is_none()
+    }
+}
