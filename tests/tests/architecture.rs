@@ -195,6 +195,18 @@ fn unsafe_code_is_forbidden_where_nobody_needs_it() {
     }
 }
 
+/// What has methods without a permit stays with the worker: through it a door could do what no caller was granted.
+#[test]
+fn a_door_is_given_use_cases_and_no_stores() {
+    let stores = ["Registry", "Vault", "Engine"];
+    for file in rust_files(&e2e::machine::manifest_dir().join("../crates/doors/src")) {
+        let text = fs::read_to_string(&file).unwrap();
+        let mut words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+        let found = words.find(|word| stores.contains(word));
+        assert_eq!(found, None, "{} names a store", file.display());
+    }
+}
+
 #[test]
 fn all_crates_share_the_workspaces_lints() {
     for package in packages() {
