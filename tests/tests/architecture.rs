@@ -32,12 +32,13 @@ const ARROWS: [(&str, &[&str]); 21] = [
             "sys",
         ],
     ),
-    ("doors", &["platform", "engine", "function", "bundle", "packages", "sandbox"]),
+    ("doors", &["platform", "store", "engine", "function", "bundle", "packages", "sandbox"]),
     (
         "wool",
         &[
             "doors",
             "platform",
+            "store",
             "store-sqlite",
             "engine",
             "function",
