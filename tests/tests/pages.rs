@@ -98,15 +98,29 @@ fn try_out(page: &str, start: Start, packages: Packages, left_out: usize) {
     fs::create_dir(&directory).unwrap();
     match start {
         Start::ByItself => {
+            let _stopped = Stopped { site: &site, directory: &directory };
             run(page, &blocks, &site, &directory);
-            // Whatever the page has left.
-            drop(site.wool(&["down"]));
         }
         Start::Before => {
             let worker = site.up();
             let address = worker.site().state().join(ADDRESS);
             eventually("the worker tells its address", || address.exists());
             run(page, &blocks, worker.site(), &directory);
+        }
+    }
+}
+
+/// Stops, in the end, the workers that a page has started, also where it does not do what it shows.
+#[derive(Debug)]
+struct Stopped<'a> {
+    site: &'a Site,
+    directory: &'a Path,
+}
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        for state in [self.site.state(), self.directory.join("restored")] {
+            drop(self.site.command().arg("--state").arg(state).arg("down").output());
         }
     }
 }
