@@ -28,6 +28,19 @@ fn every_link_of_the_documentation_leads_somewhere() {
 }
 
 #[test]
+fn every_file_that_the_developers_guide_names_is_there() {
+    let guide = fs::read_to_string(root().join("docs/developer/README.md")).unwrap();
+    let spans = guide.split('`').skip(1).step_by(2);
+    let named = spans.filter(|span| {
+        let first = span.split('/').next().unwrap_or_default();
+        let is_path = ["crates", "docs", "guest", "tests"].contains(&first) && span.contains('/');
+        is_path && !span.contains("NAME")
+    });
+    let missing: Vec<&str> = named.filter(|path| !root().join(path).exists()).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
 fn every_page_is_listed_among_the_pages() {
     let index = fs::read_to_string(root().join("docs/README.md")).unwrap();
     for page in pages_below("docs/user") {
