@@ -24,7 +24,7 @@ const ARROWS: [(&str, &[&str]); 21] = [
     ("vmm", &["microvm", "container", "warden", "sandbox", "sys"]),
     ("engine", &["function", "sandbox"]),
     ("store", &["function"]),
-    ("store-sqlite", &["store"]),
+    ("store-sqlite", &["store", "function"]),
     (
         "platform",
         &[
