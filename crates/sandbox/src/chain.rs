@@ -1,9 +1,9 @@
-//! What an error says of itself and of what led to it.
+//! An error and its causes as one line of text.
 
 use std::error::Error;
 
-/// An error with all its causes, in one line: "start the guest: read /etc/passwd: permission denied". Ours do not repeat their causes
-/// in their own text.
+/// An error with all its causes, in one line: "start the guest: read /etc/passwd: permission
+/// denied". The error types of this workspace do not repeat their causes in their own text.
 #[must_use]
 pub fn chain(error: &dyn Error) -> String {
     let causes = std::iter::successors(Some(error), |&error| error.source());

@@ -1,4 +1,4 @@
-//! Why a sandbox died, and how that is told to whoever called what ran in it.
+//! Why a sandbox died, and the words in which its caller is told.
 
 use std::fmt;
 
@@ -33,7 +33,7 @@ impl fmt::Display for Death {
     }
 }
 
-/// A signal's name (signal(7)), and where it has one usual reason in a handler, that.
+/// A signal's name (signal(7)), with its usual reason in a handler if there is one.
 fn known(signal: i32) -> Option<(&'static str, &'static str)> {
     Some(match signal {
         1 => ("SIGHUP", ""),
@@ -47,10 +47,11 @@ fn known(signal: i32) -> Option<(&'static str, &'static str)> {
             "a file in memory became shorter than what was mapped of it, or found no room",
         ),
         8 => ("SIGFPE", "native code divided by zero"),
-        9 => ("SIGKILL", "the handler did not do it: somebody, or the kernel, ended it"),
+        9 => ("SIGKILL", "the handler did not do it: the kernel or another process ended it"),
         10 => ("SIGUSR1", ""),
-        // A handler is pid 1 of its namespace. The kernel keeps from such a process each signal that it does not handle, unless
-        // it is the kernel's own: SIGABRT does nothing there, and abort() goes on to an instruction that faults.
+        // A handler is pid 1 of its namespace, and the kernel withholds from pid 1 each signal that
+        // it does not handle, except the kernel's own. So SIGABRT does nothing there, and abort()
+        // goes on to an instruction that faults.
         11 => ("SIGSEGV", "native code touched memory that it may not, or called abort()"),
         12 => ("SIGUSR2", ""),
         13 => ("SIGPIPE", ""),

@@ -1,22 +1,26 @@
-//! The one test double: sandboxes without a kernel's help, for the engine's tests and the simulator.
+//! The one test double: sandboxes without a kernel's help, for the engine's tests and the
+//! simulator.
 //!
 //! ```text
 //!   FakeProvider ──► FakeZygote ──fork──► FakeInstance ─── a real socket pair ─── guest (a tokio task)
-//!        │ latencies, memory, faults on the nth operation         behaves as the handler's module is called
+//!        │ latencies, memory, faults on the nth operation        behaves as its module's name says
 //!        └ census(): what was made, what lives, what is paused
 //! ```
 //!
-//! Faults are scheduled by operation and number ([`FakeProvider::fail`]); what a guest does is written in the module's
-//! name (the table in `fake/guest.rs`); what an import does, in the imported name: `threads` leaves a thread behind, `shares`
-//! memory that forks would share, `missing`
-//! cannot be imported, `dies` ends its process, `stray` loads a file from `/tmp`, `slow:40` takes 40 ms, and one whose cost was recorded
-//! ([`FakeProvider::record`]) takes that.
+//! Faults are scheduled by operation and number ([`FakeProvider::fail`]). The name of a handler's
+//! module says how its guest behaves (the table in `fake/guest.rs`). The name of an import says
+//! what importing it does: `threads` leaves a thread behind, `shares` leaves memory that forks
+//! would share, `missing` cannot be imported, `dies` ends its process, `stray` loads a file from
+//! `/tmp`, `slow:40` takes 40 ms. A module with a recorded cost ([`FakeProvider::record`]) takes
+//! that.
 //!
-//! Everything must be made inside a tokio runtime. Its clock may be paused as long as there are only zygotes: instances
-//! have real sockets, and tokio advances a paused clock while they are being polled.
+//! Everything must be made inside a tokio runtime. Its clock may be paused as long as there are
+//! only zygotes: instances have real sockets, and tokio advances a paused clock while they are
+//! polled.
 
 mod guest;
 mod instance;
+mod process;
 mod recorded;
 mod zygote;
 
@@ -32,7 +36,7 @@ use instance::FakeInstance;
 pub use recorded::Recorded;
 use zygote::FakeZygote;
 
-/// What a [`FakeProvider`] is asked to do, counted separately.
+/// An operation of the seam that a [`FakeProvider`] counts and can let fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// [`Provider::create_zygote`]
@@ -60,11 +64,11 @@ pub enum Fault {
     Step,
     /// [`ProviderError::Interpreter`]
     Interpreter,
-    /// It never ends.
+    /// The operation never ends.
     Hang,
 }
 
-/// How long things take and what they weigh.
+/// Latencies and sizes that a [`FakeProvider`] pretends.
 #[derive(Clone, Copy, Debug)]
 pub struct FakeSettings {
     /// Time to start an interpreter, for a zygote or an instance.
@@ -73,13 +77,13 @@ pub struct FakeSettings {
     pub derive: Duration,
     /// Time to fork an instance.
     pub fork: Duration,
-    /// Bytes that each instance made from now on says it costs; none: it cannot be measured.
+    /// Memory in bytes that each instance made from now on reports; none: it cannot be measured.
     pub instance_bytes: Option<u64>,
-    /// Bytes that each zygote made from now on says it costs, beside what its imports were recorded to.
+    /// Memory in bytes that each zygote made from now on reports, without that of recorded imports.
     pub zygote_bytes: u64,
-    /// What every instance has written beside its channel, and how long it takes to tell.
+    /// Output of every instance outside its channel, and how long it takes to collect it.
     pub untold: (&'static str, Duration),
-    /// How old each zygote made from now on says it is.
+    /// Age that each zygote made from now on reports.
     pub zygote_age: Duration,
 }
 
@@ -97,7 +101,7 @@ impl Default for FakeSettings {
     }
 }
 
-/// What was made and what is left of it.
+/// Counts of sandboxes: ever made, and still alive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
     /// Zygotes that live.
@@ -114,7 +118,7 @@ pub struct Census {
     pub created_instances: usize,
     /// Instances ever forked.
     pub forked_instances: usize,
-    /// Pauses of what was paused, resumes of what ran: misuse of the seam.
+    /// Pauses of a paused instance and resumes of a running one: misuse of the seam.
     pub misuses: usize,
 }
 
@@ -124,7 +128,7 @@ pub struct FakeProvider {
     shared: Arc<Shared>,
 }
 
-/// What all fake sandboxes of a provider know together.
+/// State that all fake sandboxes of a provider share.
 #[derive(Debug, Default)]
 struct Shared {
     next: AtomicU64,
@@ -137,12 +141,12 @@ struct State {
     census: Census,
     begun: HashMap<Operation, u64>,
     faults: HashMap<(Operation, u64), Fault>,
-    instances: BTreeMap<SandboxId, Weak<instance::Process>>,
+    instances: BTreeMap<SandboxId, Weak<process::Process>>,
     zygotes: BTreeMap<SandboxId, Weak<zygote::Process>>,
     forked_from: Vec<(SandboxId, Vec<String>)>,
     recorded: Arc<HashMap<String, Recorded>>,
     derived_ms: f64,
-    /// Nothing can be made or examined any more.
+    /// The provider has ended: nothing can be made or examined any more.
     gone: bool,
 }
 
@@ -155,22 +159,22 @@ impl FakeProvider {
         provider
     }
 
-    /// Changes settings for whatever is made from now on.
+    /// Changes the settings of sandboxes that are made from now on.
     pub fn set(&self, change: impl FnOnce(&mut FakeSettings)) {
         change(&mut self.shared.state().settings);
     }
 
-    /// Lets the `nth` operation of its kind (from 1, since the provider exists) go wrong.
+    /// Lets the `nth` operation of this kind go wrong. Counted from 1 since the provider was made.
     pub fn fail(&self, operation: Operation, nth: u64, fault: Fault) {
         self.shared.state().faults.insert((operation, nth), fault);
     }
 
-    /// What importing these modules costs from now on.
+    /// Sets what importing each of these modules costs from now on.
     pub fn record(&self, costs: HashMap<String, Recorded>) {
         self.shared.state().recorded = Arc::new(costs);
     }
 
-    /// All modules that a zygote has imported; none when it is gone.
+    /// All modules that a zygote has imported; none when the zygote is gone.
     #[must_use]
     pub fn imported(&self, zygote: SandboxId) -> Option<Vec<String>> {
         let process = self.shared.state().zygotes.get(&zygote).and_then(Weak::upgrade);
@@ -183,7 +187,7 @@ impl FakeProvider {
         self.shared.state().begun.get(&operation).copied().unwrap_or(0)
     }
 
-    /// What was made and what is left of it.
+    /// A copy of the counts.
     #[must_use]
     pub fn census(&self) -> Census {
         self.shared.state().census
@@ -214,15 +218,16 @@ impl FakeProvider {
         all.iter().for_each(|process| process.kill());
     }
 
-    /// Ends as a provider does whose privileged helper was killed: all processes end with it, nothing can be made any more, and
-    /// nobody can say what became of them.
+    /// Ends as a provider ends whose privileged helper was killed: all processes end, nothing can
+    /// be made any more, and no cause of death can be found out.
     pub fn end(&self) {
         self.shared.state().gone = true;
         self.kill_instances();
         self.kill_zygotes();
     }
 
-    /// Ends all zygotes' processes: whoever forks from one finds it lost.
+    /// Ends all zygotes' processes: the next fork from one fails with
+    /// [`ProviderError::ZygoteLost`].
     pub fn kill_zygotes(&self) {
         let all: Vec<_> = self.shared.state().zygotes.values().filter_map(Weak::upgrade).collect();
         all.iter().for_each(|process| process.kill());
@@ -266,7 +271,8 @@ impl Shared {
         SandboxId(self.next.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// Counts an operation, lets its time pass, and fails it if that was asked for.
+    /// Counts an operation, lets its time pass, and fails it if [`FakeProvider::fail`] asked for
+    /// that.
     async fn begin(
         &self,
         operation: Operation,

@@ -15,12 +15,14 @@ impl fmt::Display for SandboxId {
     }
 }
 
-/// Names one invocation: 128 random bits in the form of a UUID, as Lambda's `aws_request_id` has, unless its caller chose it.
+/// Names one invocation: 128 random bits in the form of a UUID, like Lambda's `aws_request_id`,
+/// unless its caller chose another id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct InvocationId(String);
 
 impl InvocationId {
-    /// Formats 16 random bytes as a version 4 UUID (RFC 9562 §5.4). The caller supplies the randomness.
+    /// Formats 16 random bytes as a version 4 UUID (RFC 9562 §5.4). The caller supplies the
+    /// randomness.
     #[must_use]
     pub fn from_random(mut bytes: [u8; 16]) -> Self {
         bytes[6] = (bytes[6] & 0x0f) | 0x40;
@@ -36,7 +38,7 @@ impl InvocationId {
         Self(text)
     }
 
-    /// The id as text: 36 characters, or those that its caller chose.
+    /// The id as text: 36 characters, or the caller's own.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

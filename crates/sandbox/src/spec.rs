@@ -1,4 +1,4 @@
-//! What a sandbox is made of: layers, Python, limits, network.
+//! Specifications of sandboxes: layers, Python, limits, network.
 
 use std::fmt;
 use std::path::{Component, Path};
@@ -11,8 +11,9 @@ use thiserror::Error;
 
 use crate::ProviderError;
 
-/// A read-only directory of the root file system, named by its path relative to the state directory's `layers/`
-/// (for example `packages/4f1c…`). Never absolute, never with `..`, never empty.
+/// A read-only directory of the root file system, named by its path relative to the state
+/// directory's `layers/` (for example `packages/4f1c…`). Never absolute, never with `..`, never
+/// empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Layer(String);
@@ -64,7 +65,7 @@ impl fmt::Display for Layer {
     }
 }
 
-/// The Python that a sandbox starts from: a base layer, and the guest's own files.
+/// The Python that a sandbox starts from: a base layer, and the files of Lambswool's guest.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PythonSpec {
     /// Interpreter, standard library and system libraries; becomes `/`.
@@ -78,29 +79,30 @@ pub struct PythonSpec {
 /// A zygote: it exists to be forked and is never called.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ZygoteSpec {
-    /// What it is. A derived zygote keeps its parent's.
+    /// Container or micro-VM. A derived zygote keeps its parent's.
     pub kind: Kind,
     /// The Python it runs. A derived zygote keeps its parent's.
     pub python: PythonSpec,
     /// The exact package set that it may import from, as `/opt/python`; none for a root zygote.
     pub packages: Option<Layer>,
-    /// Modules to import before it is offered for forking.
+    /// Modules to import before the zygote is offered for forking.
     pub imports: Vec<String>,
-    /// What it and all its children may reach.
+    /// The network class of the zygote and all its forks.
     pub network: Network,
-    /// Whose functions alone are forked from it. What runs in a zygote has power over its children, and so has who breaks out
-    /// of it: nothing of one tenant's, in memory or on disk, becomes another's. A derived zygote keeps its parent's.
+    /// The only tenant whose functions are forked from this zygote. Code that runs in a zygote has
+    /// power over its children, and so has an attacker who breaks out of it. So no memory or file
+    /// of one tenant reaches another. A derived zygote keeps its parent's tenant.
     pub tenant: Arc<str>,
-    /// Its own limits; children have theirs.
+    /// Limits of the zygote itself; its forks have limits of their own.
     pub limits: Limits,
 }
 
 /// An instance: it serves one handler and is never forked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstanceSpec {
-    /// What it is: must equal its zygote's kind.
+    /// Container or micro-VM: must equal its zygote's kind.
     pub kind: Kind,
-    /// What a call finds of the one before.
+    /// How much of its state a call finds from the call before.
     pub reset: Reset,
     /// The Python it runs.
     pub python: PythonSpec,
@@ -108,26 +110,27 @@ pub struct InstanceSpec {
     pub packages: Option<Layer>,
     /// The handler's code, as `/var/task`.
     pub code: Layer,
-    /// What it may reach: must equal its zygote's class.
+    /// The network class: must equal its zygote's.
     pub network: Network,
-    /// Where it may connect to, where that class is [`Network::Egress`].
+    /// Destinations it may connect to, if the class is [`Network::Egress`].
     pub egress: Arc<[Destination]>,
-    /// Whose it is, as `tenant/function`, that tenant being its zygote's: connections and lookups that all share are shared out by this.
+    /// The function it belongs to, as `tenant/function`, with its zygote's tenant. Limits on
+    /// connections and lookups are divided by this name.
     pub owner: Arc<str>,
-    /// Its limits.
+    /// Limits on memory, processes and time.
     pub limits: Limits,
 }
 
 impl ZygoteSpec {
-    /// Refuses an instance that is not to be forked from it.
+    /// Refuses an instance that must not be forked from this zygote.
     ///
     /// # Errors
-    /// [`ProviderError::Refused`] when kind, Python, network class or tenant are another's.
+    /// [`ProviderError::Refused`] when kind, Python, network class or tenant differ.
     pub fn check_fork(&self, spec: &InstanceSpec) -> Result<(), ProviderError> {
         self.check(spec.kind, &spec.python, spec.network, spec.tenant())
     }
 
-    /// Refuses a zygote that is not to be derived from it.
+    /// Refuses a zygote that must not be derived from this one.
     ///
     /// # Errors
     /// As [`Self::check_fork`].
@@ -154,7 +157,7 @@ impl ZygoteSpec {
 }
 
 impl InstanceSpec {
-    /// Whose functions its zygote is for: [`ZygoteSpec::tenant`].
+    /// The tenant of its owner, which must be its zygote's: [`ZygoteSpec::tenant`].
     #[must_use]
     pub fn tenant(&self) -> &str {
         self.owner.split('/').next().unwrap_or_default()

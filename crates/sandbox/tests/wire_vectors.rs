@@ -34,7 +34,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
 }
 
-/// The one frame that the bytes are.
+/// Decodes the single frame in these bytes.
 fn frame(bytes: &[u8]) -> Frame {
     let mut decoder = Decoder::new(1 << 20);
     decoder.push(bytes);
@@ -43,7 +43,7 @@ fn frame(bytes: &[u8]) -> Frame {
     frame
 }
 
-/// Decodes the vector, compares it with what it says it is, and sends it back through the encoder.
+/// Decodes the vector, compares it with its description, and encodes it again.
 fn check<M: DeserializeOwned + PartialEq + Debug>(
     vector: &Vector,
     decode: impl Fn(Frame) -> Result<(M, Vec<u8>), MessageError>,
@@ -61,7 +61,7 @@ fn check<M: DeserializeOwned + PartialEq + Debug>(
     let ours = frame(&again);
     assert_eq!(ours.body, body, "{name}");
     assert_eq!(serde_json::from_slice::<Value>(&ours.header).unwrap(), vector.header, "{name}");
-    // The writers differ only in blanks and escapes, so where the vector has neither, in nothing.
+    // The encoders differ only in blanks and escapes: without either, the bytes are equal.
     if ours.header.len() == frame(&given).header.len() {
         assert_eq!(again, given, "{name}");
     }

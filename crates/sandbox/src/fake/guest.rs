@@ -1,16 +1,17 @@
-//! What runs "inside" a fake instance. Its behaviour is the name of the handler's module, a number after a colon:
+//! The guest "inside" a fake instance. The name of the handler's module, with a number after a
+//! colon, says how it behaves:
 //!
 //! | module | when called |
 //! | --- | --- |
 //! | `echo` (and any other name) | returns the body as it came |
 //! | `sleep:MS` | returns after that time |
-//! | `environment:MS` | returns, after that time, the variables that it was loaded with, as JSON |
-//! | `uses:A+B/C` | returns; says, when asked, that loading imported A and B and the first call C, as far as its zygote had not; ten milliseconds each |
+//! | `environment:MS` | returns, after that time, its environment variables as JSON |
+//! | `uses:A+B/C` | reports that loading imported A and B, and the first call C; see below |
 //! | `print` | writes a line while loading and one while called, then returns |
 //! | `flood:BYTES` | writes that much output in frames of 64 KiB, then returns |
 //! | `newlines:COUNT` | writes so many empty lines in frames of 64 KiB, then returns |
 //! | `drum:COUNT` | writes that many pieces of output of a byte each, then returns |
-//! | `repeat:COUNT` | says so often that it imported nothing, then returns |
+//! | `repeat:COUNT` | reports that many times that it imported nothing, then returns |
 //! | `chatter:BYTES` | writes that much output *before* it reads its call |
 //! | `large:BYTES` | returns that much |
 //! | `raise` | raises |
@@ -23,6 +24,9 @@
 //! | `unloadable` | does not load |
 //! | `never-loads` | does not answer to being loaded |
 //! | `dies-loading` | is killed while loading |
+//!
+//! `uses` reports only when it is asked to, and only modules that its zygote had not imported; each
+//! takes ten milliseconds.
 
 use std::io;
 use std::sync::Arc;
@@ -31,13 +35,13 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-use super::instance::Process;
+use super::process::Process;
 use crate::Death;
 use crate::wire::{Decoder, Failure, Frame, Load, LogStream, Reply, Request};
 
 const PIECE: usize = 64 << 10;
 
-/// `had` is what its zygote had imported.
+/// Runs the guest. `had` are the modules that its zygote had imported.
 pub(super) async fn run(stream: UnixStream, process: Arc<Process>, had: Vec<String>) {
     let decoder = Decoder::new(u32::MAX as usize);
     let mut guest = Guest { stream, decoder, process, had };
@@ -56,7 +60,7 @@ struct Guest {
 }
 
 impl Guest {
-    /// What loading imports, and what the first call does.
+    /// The modules that loading imports, and those that the first call imports.
     fn uses(&self, load: &Load) -> (Vec<String>, Vec<String>) {
         let Some(("uses", names)) = load.module.split_once(':') else { return Default::default() };
         let (loading, calling) = names.split_once('/').unwrap_or((names, ""));
@@ -67,7 +71,7 @@ impl Guest {
         (new(loading), new(calling))
     }
 
-    /// Until it dies, or the channel fails.
+    /// Serves until the guest dies or the channel fails.
     async fn serve(&mut self) -> io::Result<Death> {
         self.say(&Reply::Ready { pid: 1 }, b"").await?;
         let Some((Request::Load(load), _)) = self.hear().await? else {

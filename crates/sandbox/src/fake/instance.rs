@@ -3,48 +3,11 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use tokio::sync::watch;
-use tokio::task::AbortHandle;
-
+use super::process::Process;
 use super::{Shared, guest};
 use crate::{Death, Instance, Pending, ProviderError, Sandbox, SandboxId};
-
-/// What stands for an instance's process.
-#[derive(Debug)]
-pub(super) struct Process {
-    paused: watch::Sender<bool>,
-    /// None while it runs.
-    death: Mutex<Option<Death>>,
-    guest: Mutex<Option<AbortHandle>>,
-}
-
-impl Process {
-    /// Ends it from outside.
-    pub(super) fn kill(&self) {
-        self.end(Death::Signal(9));
-        if let Some(guest) = &*self.guest.lock().unwrap_or_else(PoisonError::into_inner) {
-            guest.abort();
-        }
-    }
-
-    /// Notes why it ended; the first reason stays.
-    pub(super) fn end(&self, death: Death) {
-        self.death.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(death);
-    }
-
-    /// Waits while it is paused.
-    pub(super) async fn runs(&self) {
-        let mut paused = self.paused.subscribe();
-        // An error says that the sender is gone, but this process holds it.
-        let _ = paused.wait_for(|paused| !paused).await;
-    }
-
-    fn death(&self) -> Option<Death> {
-        *self.death.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 #[derive(Debug)]
 pub(super) struct FakeInstance {
@@ -56,7 +19,7 @@ pub(super) struct FakeInstance {
 }
 
 impl FakeInstance {
-    /// `had` is what its zygote had imported.
+    /// Makes an instance. `had` are the modules that its zygote had imported.
     pub(super) fn make(
         shared: &Arc<Shared>,
         zygote: Option<SandboxId>,
@@ -65,14 +28,10 @@ impl FakeInstance {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         theirs.set_nonblocking(true)?;
-        let process = Arc::new(Process {
-            paused: watch::Sender::new(false),
-            death: Mutex::new(None),
-            guest: Mutex::new(None),
-        });
+        let process = Arc::new(Process::new());
         let channel = tokio::net::UnixStream::from_std(theirs)?;
         let task = tokio::spawn(guest::run(channel, Arc::clone(&process), had));
-        *process.guest.lock().unwrap_or_else(PoisonError::into_inner) = Some(task.abort_handle());
+        process.runs_in(task.abort_handle());
 
         let id = shared.id();
         let mut state = shared.state();
@@ -88,7 +47,7 @@ impl FakeInstance {
 
     fn turn(&self, paused: bool) {
         let mut state = self.shared.state();
-        let before = self.process.paused.send_replace(paused);
+        let before = self.process.set_paused(paused);
         match (before, paused) {
             (false, true) => state.census.paused += 1,
             (true, false) => state.census.paused -= 1,
@@ -148,7 +107,7 @@ impl Drop for FakeInstance {
         let mut state = self.shared.state();
         state.instances.remove(&self.id);
         state.census.instances -= 1;
-        if *self.process.paused.borrow() {
+        if self.process.paused() {
             state.census.paused -= 1;
         }
     }

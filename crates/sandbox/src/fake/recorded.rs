@@ -1,28 +1,28 @@
-//! What imports do: as recorded, or as their names say.
+//! Imports of a fake zygote: as recorded, or as the modules' names say.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::{Imports, LoadedFile};
 
-/// What importing one module was once seen to do. Its name is that of a distribution with its version, `numpy==2.1.0`,
-/// since costs are recorded by that.
+/// The recorded cost of importing one module. Costs are recorded per distribution and version, so
+/// the module's name is of the form `numpy==2.1.0`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recorded {
-    /// Milliseconds, imports inside it apart.
+    /// Milliseconds, without those of the imports inside it.
     pub milliseconds: f64,
-    /// Bytes that it leaves in memory.
+    /// Bytes that the import leaves in memory.
     pub bytes: u64,
-    /// Names of the distributions that it imports, each in whichever version can be seen. Without one it fails. Modules
-    /// inside it, `numpy.linalg`, are always to be seen.
+    /// Names of the distributions that it imports, in any version that is installed. Without one of
+    /// them the import fails. Submodules of itself, such as `numpy.linalg`, are always found.
     pub needs: Vec<String>,
-    /// Names of those that it imports as well where it can see them.
+    /// Names of the distributions that it imports if they are installed.
     pub likes: Vec<String>,
-    /// Names of the environment variables that it looks up.
+    /// Names of the environment variables that the import looks up.
     pub variables: Vec<String>,
 }
 
-/// What a zygote's imports did, and the bytes that they left. Takes the time that they take.
+/// Runs the imports, in their recorded time. Returns their effects, and the bytes that they left.
 pub(super) async fn import(
     modules: &[String],
     had: &[String],
@@ -66,7 +66,7 @@ struct Run<'a> {
     recorded: &'a HashMap<String, Recorded>,
     imports: Imports,
     bytes: u64,
-    /// Whose imports have begun: there are circles.
+    /// Modules whose imports have begun: imports can be circular.
     begun: Vec<String>,
 }
 
@@ -90,7 +90,7 @@ impl Run<'_> {
         all.find(|seen| seen.split("==").next() == Some(name)).cloned()
     }
 
-    /// The error names what cannot be seen.
+    /// Imports a recorded module and its needs. The error is the name that was not found.
     fn replay(&mut self, module: &str, importer: &str) -> Result<(), String> {
         if [self.had, &self.begun].into_iter().flatten().any(|other| other == module) {
             return Ok(());

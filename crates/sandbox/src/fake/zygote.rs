@@ -12,7 +12,7 @@ use crate::{
     Imports, Instance, InstanceSpec, Pending, ProviderError, Sandbox, SandboxId, Zygote, ZygoteSpec,
 };
 
-/// Whether a zygote's process runs, and what it has imported; outlives nothing but the zygote.
+/// Stands for a zygote's process: whether it runs, and its modules. Lives as long as the zygote.
 #[derive(Debug)]
 pub(super) struct Process {
     alive: AtomicBool,
@@ -38,7 +38,7 @@ pub(super) struct FakeZygote {
 }
 
 impl FakeZygote {
-    /// Does the imports, then exists.
+    /// Runs the imports, then makes the zygote.
     pub(super) async fn make(
         shared: &Arc<Shared>,
         spec: ZygoteSpec,

@@ -7,23 +7,23 @@ pub const MAX_HEADER_BYTES: usize = 256 << 10;
 
 const PREFIX: usize = 8;
 
-/// The lengths that a frame begins with, for who reads a body as it comes and does not hold it.
+/// The two lengths at the start of a frame, for readers that stream a body instead of holding it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
-    /// Bytes of the header.
+    /// Length of the header, in bytes.
     pub header: usize,
-    /// Bytes of the body.
+    /// Length of the body, in bytes.
     pub body: usize,
 }
 
 impl Prefix {
-    /// How long it is itself.
+    /// Length of an encoded prefix, in bytes.
     pub const BYTES: usize = PREFIX;
 
-    /// Reads the lengths.
+    /// Decodes the lengths.
     ///
     /// # Errors
-    /// When they announce too much.
+    /// When a length exceeds its limit.
     pub fn read(bytes: [u8; PREFIX], body_limit: usize) -> Result<Self, FrameError> {
         let [a, b, c, d, rest @ ..] = bytes;
         let header = u32::from_le_bytes([a, b, c, d]) as usize;
@@ -41,13 +41,13 @@ impl Prefix {
 /// One frame, undecoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// JSON, UTF-8.
+    /// The header: JSON in UTF-8.
     pub header: Vec<u8>,
-    /// Any bytes.
+    /// The body: arbitrary bytes.
     pub body: Vec<u8>,
 }
 
-/// Why bytes are no frame. The channel is then of no further use.
+/// Why bytes are no frame. The channel cannot be used any more.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum FrameError {
     /// The header is longer than [`MAX_HEADER_BYTES`].
@@ -56,9 +56,9 @@ pub enum FrameError {
     /// The body is longer than the reader allows.
     #[error("a body of {length} bytes; at most {limit} are accepted")]
     BodyTooLong {
-        /// Announced length.
+        /// The announced length, in bytes.
         length: usize,
-        /// Allowed length.
+        /// The allowed length, in bytes.
         limit: usize,
     },
 }
@@ -67,7 +67,7 @@ impl Frame {
     /// Appends the frame's bytes to `out`.
     ///
     /// # Errors
-    /// When header or body is longer than the format can say.
+    /// When header or body is longer than its length field can hold.
     pub fn encode(header: &[u8], body: &[u8], out: &mut Vec<u8>) -> Result<(), FrameError> {
         if header.len() > MAX_HEADER_BYTES {
             return Err(FrameError::HeaderTooLong(header.len()));
@@ -85,15 +85,16 @@ impl Frame {
     }
 }
 
-/// What a decoder keeps of its buffer between frames, in bytes: there is one for each idle instance.
+/// Capacity that a decoder keeps between frames, in bytes: each idle instance has a decoder.
 const KEPT: usize = 64 << 10;
 
-/// Cuts a stream of bytes into frames. Holds at most one frame and what was pushed behind it; of the memory of a long one nothing
-/// once that was taken.
+/// Cuts a stream of bytes into frames. Holds at most one frame and the bytes pushed behind it, and
+/// frees the memory of a long frame once that is taken.
 #[derive(Debug)]
 pub struct Decoder {
     buffer: Vec<u8>,
-    /// Bytes of the buffer that were taken already: many short frames in one push must not each move the rest.
+    /// Bytes of the buffer that were taken already: many short frames in one push must not each
+    /// move the rest.
     taken: usize,
     body_limit: usize,
 }
@@ -117,7 +118,7 @@ impl Decoder {
     /// Takes the next whole frame, if there is one.
     ///
     /// # Errors
-    /// As soon as a prefix announces too much, before any of it is stored.
+    /// When a prefix announces too long a frame, before any of it is stored.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
         let rest = &self.buffer[self.taken..];
         let Some(prefix) = rest.first_chunk() else { return Ok(None) };
@@ -128,7 +129,8 @@ impl Decoder {
             return Ok(None);
         };
         let header = header.to_vec();
-        // What was pushed behind it is copied then, which is little: a long frame is pushed in pieces.
+        // The bytes behind the frame are copied then. They are few: a long frame is pushed in
+        // pieces.
         if end > KEPT && rest.len() - end <= KEPT {
             return Ok(Some(Frame { header, body: self.move_out(header_end, end) }));
         }
@@ -138,7 +140,8 @@ impl Decoder {
         Ok(Some(frame))
     }
 
-    /// Frees what the buffer grew by, as soon as the rest of it fits into less. Short frames never make it grow so far.
+    /// Shrinks a grown buffer as soon as its rest fits into [`KEPT`]. Short frames never grow it so
+    /// far.
     fn give_back(&mut self) {
         if self.buffer.capacity() > KEPT && self.pending() <= KEPT {
             self.buffer.drain(..self.taken);
@@ -147,12 +150,13 @@ impl Decoder {
         }
     }
 
-    /// Makes the buffer the body of a long frame, from `begin` of what is not yet taken to `end`: a copy would take as much again.
+    /// Turns the buffer into the body of a long frame, from `begin` of the untaken bytes to `end`.
+    /// A copy would need the same memory again.
     fn move_out(&mut self, begin: usize, end: usize) -> Vec<u8> {
         let behind = self.buffer.split_off(self.taken + end);
         let mut body = std::mem::replace(&mut self.buffer, behind);
         body.drain(..self.taken + begin);
-        // It may be kept until its reader has read it, and had grown by doubling.
+        // The buffer grew by doubling, and the body may be kept for long.
         body.shrink_to_fit();
         self.taken = 0;
         body
@@ -222,7 +226,7 @@ mod tests {
             let [first, next] = &frames[..] else { panic!("{} frames", frames.len()) };
             assert_eq!((&first.header, &first.body), (&header, &body));
             assert_eq!((&next.header[..], next.body.len()), (&b"next"[..], behind));
-            // What holds a reply holds no more than that.
+            // The capacity of a reply's body is its length.
             assert_eq!(first.body.capacity(), body.len());
             assert!(decoder.buffer.capacity() <= KEPT, "{}", decoder.buffer.capacity());
         }

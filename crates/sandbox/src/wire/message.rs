@@ -1,4 +1,4 @@
-//! Messages: what a frame's header says.
+//! Messages: the header of a frame, decoded.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub struct Load {
     pub module: String,
     /// The function's name in that module.
     pub function: String,
-    /// How to call it.
+    /// The handler's calling convention.
     pub convention: Convention,
     /// The name it was deployed under; `context.function_name`.
     pub name: String,
@@ -28,13 +28,13 @@ pub struct Load {
     pub environment: BTreeMap<String, String>,
     /// Whether bodies pass through as bytes (`event` is then `bytes`) instead of as JSON.
     pub binary: bool,
-    /// Threads that its numeric libraries may have in their pools; 0: as they are.
+    /// Threads that its numeric libraries may have in their pools; 0 leaves their number as it is.
     #[serde(default)]
     pub threads: u32,
-    /// Whether to say what is imported: before `loaded`, and before the first call's answer.
+    /// Whether to report imports: before `loaded`, and before the first call's answer.
     #[serde(default)]
     pub observe: bool,
-    /// What `/var/task` holds; none: to be looked up there.
+    /// The names in `/var/task`; none: the guest lists the directory itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entries: Option<Vec<String>>,
 }
@@ -49,12 +49,14 @@ pub enum Request {
     Invoke {
         /// `context.aws_request_id`.
         id: String,
-        /// Milliseconds until the worker gives up; `context.get_remaining_time_in_millis()` counts down from it.
+        /// Milliseconds until the worker gives up; `context.get_remaining_time_in_millis()` counts
+        /// down from it.
         remaining_ms: u64,
         /// The body's content type.
         content_type: String,
     },
-    /// It is a clone, or was reset: randomness must not repeat a sibling's. Before anything else is asked; not answered.
+    /// The guest is a clone, or was reset: its randomness must not repeat a sibling's. Sent before
+    /// any other request; not answered.
     Wake {},
 }
 
@@ -62,9 +64,9 @@ pub enum Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogStream {
-    /// `sys.stdout`
+    /// Standard output, `sys.stdout`.
     Stdout,
-    /// `sys.stderr`
+    /// Standard error, `sys.stderr`.
     Stderr,
 }
 
@@ -80,7 +82,8 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Whether the process had no memory left to give: a `MemoryError`, or what numpy and others make of it.
+    /// Whether the process ran out of memory: a `MemoryError`, or the form that numpy and others
+    /// give it.
     #[must_use]
     pub fn is_of_memory(&self) -> bool {
         self.error_type.ends_with("MemoryError")
@@ -93,36 +96,37 @@ impl Failure {
 pub enum Reply {
     /// The guest can be loaded.
     Ready {
-        /// Its pid as it sees itself; a claim, never to be trusted.
+        /// The guest's pid in its own namespace; a claim, never to be trusted.
         pid: i32,
     },
-    /// What was imported from `/opt/python` since the last such message, or since the process was forked, in the order in
-    /// which the imports ended: the frame's body, a module's name a line. Only when [`Load::observe`] asked for it.
+    /// Modules imported from `/opt/python` since the last such message or since the fork, in the
+    /// order in which the imports ended. The frame's body has one module name a line. Only sent
+    /// when [`Load::observe`] asks for it.
     Imports {},
     /// The handler's code is imported.
     Loaded {
-        /// Milliseconds that it took.
+        /// Milliseconds that the import took.
         milliseconds: f64,
     },
     /// Output of the handler; the frame's body is the text. `id` is empty while loading.
     Log {
         /// The invocation that wrote it.
         id: String,
-        /// Where it wrote.
+        /// Standard output or standard error.
         stream: LogStream,
     },
     /// The handler returned; the frame's body is the result.
     Done {
-        /// The invocation it answers.
+        /// The invocation that is answered.
         id: String,
         /// The body's content type.
         content_type: String,
     },
     /// The handler raised, or could not be loaded (`id` is then empty).
     Failed {
-        /// The invocation it answers.
+        /// The invocation that is answered; empty for a load.
         id: String,
-        /// What happened.
+        /// The exception that it raised.
         #[serde(flatten)]
         failure: Failure,
     },
@@ -131,10 +135,10 @@ pub enum Reply {
 /// Why a frame is no message.
 #[derive(Debug, Error)]
 pub enum MessageError {
-    /// It is no frame.
+    /// The bytes are no frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// The header is not what this side understands.
+    /// The header is no message of this protocol.
     #[error("an unknown or malformed message")]
     Header(#[from] serde_json::Error),
 }
@@ -145,15 +149,16 @@ impl Request {
     /// # Errors
     /// When it is too long.
     pub fn encode(&self, body: &[u8], out: &mut Vec<u8>) -> Result<(), MessageError> {
-        // A load may carry secrets. Room for all of it, however it is escaped: growing would leave a copy behind.
+        // A load may carry secrets. Reserve room for all of it, however it is escaped: growing the
+        // vector would leave a copy of them behind.
         let mut header = Zeroizing::new(Vec::with_capacity(self.length_at_most()));
         serde_json::to_writer(&mut *header, self)?;
         Ok(Frame::encode(&header, body, out)?)
     }
 
-    /// Bytes of its header, at most or a little more.
+    /// An upper bound, nearly exact, of the header's length in bytes.
     fn length_at_most(&self) -> usize {
-        // `\u0000`
+        // The longest escape: `\u0000`.
         const ESCAPED: usize = 6;
         let variables = match self {
             Self::Load(load) => load.environment.iter().map(|(k, v)| k.len() + v.len() + 2).sum(),
