@@ -1,15 +1,21 @@
-//! What tests say when the machine lacks what they need: for tests alone.
+//! Counts the tests that a machine cannot run. For tests alone; every crate's tests may use it.
 //!
-//! `LAMBSWOOL_REQUIRE` names what the machine has, with commas between: what is named there is not skipped but fails. The file
-//! that `LAMBSWOOL_SKIPPED` names gets a line for each skip, since a test harness keeps to itself what a passing test says;
-//! `make test` prints and counts them.
+//! A test that needs root, a cgroup, KVM or a compiler calls [`skip`] and returns when the machine
+//! lacks it. A skip must never go unnoticed, so two environment variables watch over it:
+//!
+//! | variable | effect |
+//! | --- | --- |
+//! | `LAMBSWOOL_REQUIRE` | names of what this machine has, separated by commas: skipping for one of them fails the test |
+//! | `LAMBSWOOL_SKIPPED` | a file that gets one line per skip, because the harness hides the output of tests that pass |
+//!
+//! `make test` prints and counts the lines of that file; `.ci/run` sets what its machine has.
 
 #![forbid(unsafe_code)]
 
 use std::fs::File;
 use std::io::Write;
 
-/// What a machine may lack.
+/// The names of what a machine may lack.
 const KNOWN: [&str; 17] = [
     "cgroup",
     "cgroup-v1",
@@ -30,10 +36,11 @@ const KNOWN: [&str; 17] = [
     "swap",
 ];
 
-/// Says that a test has nothing to do here: the machine lacks `name`, as `why` explains.
+/// Reports that the calling test is skipped because the machine lacks `name`; `why` explains it.
 ///
 /// # Panics
-/// Where `LAMBSWOOL_REQUIRE` says that the machine has it, or names what nobody knows; where the line cannot be written.
+/// When `LAMBSWOOL_REQUIRE` contains `name`, when `name` is unknown, or when the file that
+/// `LAMBSWOOL_SKIPPED` names cannot be written.
 pub fn skip(name: &str, why: &str) {
     let required = std::env::var("LAMBSWOOL_REQUIRE").unwrap_or_default();
     assert!(KNOWN.contains(&name), "{name} is not among what a machine may lack");
@@ -46,7 +53,7 @@ pub fn skip(name: &str, why: &str) {
     eprintln!("SKIPPED: {test}: {why}");
     if let Some(list) = std::env::var_os("LAMBSWOOL_SKIPPED") {
         let list = File::options().create(true).append(true).open(list);
-        // One write: other tests append at the same time.
+        // A single write: other tests append at the same time.
         let written =
             list.and_then(|mut list| list.write_all(format!("{name}: {test}: {why}\n").as_bytes()));
         written.expect("the file that LAMBSWOOL_SKIPPED names can be written");
@@ -61,7 +68,7 @@ fn names(required: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
 
-    /// Else a misspelt name would require nothing.
+    /// Otherwise a misspelt name would require nothing.
     #[test]
     fn what_this_run_requires_is_known() {
         let required = std::env::var("LAMBSWOOL_REQUIRE").unwrap_or_default();
