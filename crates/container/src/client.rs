@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sandbox::ProviderError;
-use sys::scm::{self, Truncated};
+use sys::scm::{self, TruncatedPacket};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
@@ -21,7 +21,7 @@ use crate::watch::watch;
 type Answered = (Answer, Vec<OwnedFd>);
 
 /// As it comes from the socket.
-type Arrived = (Answer, Result<Vec<OwnedFd>, Truncated>);
+type Arrived = (Answer, Result<Vec<OwnedFd>, TruncatedPacket>);
 
 #[derive(Debug, Default)]
 struct Waiting {
@@ -101,7 +101,9 @@ impl Client {
             (Answer::Failed { step, errno }, _) => Err(refusal(step, errno)),
             (answer, Ok(fds)) => Ok((answer, fds)),
             // The warden writes no more than there is room for: it is we who may open no more files.
-            (_, Err(Truncated)) => Err(refusal("receive descriptors".to_owned(), libc::EMFILE)),
+            (_, Err(TruncatedPacket)) => {
+                Err(refusal("receive descriptors".to_owned(), libc::EMFILE))
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use sandbox::{Death, Instance, Limits, Pending, Processors, Sandbox, SandboxId};
-use sys::process::{Ended, PidFd};
+use sys::process::{PidFd, ProcessEnd};
 use warden::protocol;
 
 use crate::handle::Handle;
@@ -80,8 +80,8 @@ impl Instance for ContainerInstance {
             let (death, _) = self.handle.inspect().await?;
             Ok(match (death, self.process.ended()) {
                 (Death::OutOfMemory, _) => Death::OutOfMemory,
-                (_, Some(Ended::Exited(status))) => Death::Exited(status),
-                (_, Some(Ended::Signal(number))) => Death::Signal(number),
+                (_, Some(ProcessEnd::Exited(status))) => Death::Exited(status),
+                (_, Some(ProcessEnd::Signal(number))) => Death::Signal(number),
                 (death, None) => death,
             })
         })

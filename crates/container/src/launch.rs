@@ -23,7 +23,7 @@ use rustix::net::{
     sockopt::socket_peercred,
 };
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use sys::terminal::{self, Lent};
+use sys::terminal::{self, LentTerminal};
 use thiserror::Error;
 use tokio::io::unix::AsyncFd;
 use tokio::process::{Child, Command};
@@ -225,7 +225,7 @@ impl WardenOptions {
 async fn through_sudo(command: &mut Command, program: &Path) -> Result<(), LaunchError> {
     command.arg("--detach");
     // A password is asked for in front, and everything else happens behind.
-    let lent = Lent::ours();
+    let lent = LentTerminal::ours();
     if let Some(lent) = &lent {
         let terminal = lent.terminal().as_raw_fd();
         // SAFETY: the descriptor is open until `lent` is dropped, in the child as well.

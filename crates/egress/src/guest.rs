@@ -151,7 +151,7 @@ mod tests {
 
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
     use simple_dns::{CLASS, Name, Packet, Question, RCODE, TYPE};
-    use sys::names::Unresolved;
+    use sys::names::ResolveError;
 
     use super::*;
     use crate::inbox::Inbox;
@@ -220,9 +220,9 @@ mod tests {
     async fn a_failure_of_the_resolver_is_told_as_one_and_not_as_a_missing_name() {
         let means = means(|name, port| match name.split('.').next() {
             Some("there") => Ok(vec![SocketAddr::from(([8, 8, 8, 8], port))]),
-            Some("missing") => Err(Unresolved::NoName),
-            Some("bare") => Err(Unresolved::NoAddress),
-            _ => Err(Unresolved::Failed("nobody answers".to_owned())),
+            Some("missing") => Err(ResolveError::NoName),
+            Some("bare") => Err(ResolveError::NoAddress),
+            _ => Err(ResolveError::Failed("nobody answers".to_owned())),
         });
         let (guest, at) = asking("acme/f", &means).await;
         for (name, expected) in [
@@ -245,11 +245,11 @@ mod tests {
     #[tokio::test]
     async fn questions_end_with_their_sandbox_and_a_lookup_keeps_its_share_until_it_has_ended() {
         static ANSWERED: AtomicBool = AtomicBool::new(false);
-        fn slow(_: &str, _: u16) -> Result<Vec<SocketAddr>, Unresolved> {
+        fn slow(_: &str, _: u16) -> Result<Vec<SocketAddr>, ResolveError> {
             while !ANSWERED.load(Ordering::SeqCst) {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            Err(Unresolved::NoName)
+            Err(ResolveError::NoName)
         }
         let answering = Answering(&ANSWERED);
         let means = means(slow);
@@ -271,11 +271,11 @@ mod tests {
     #[tokio::test]
     async fn a_function_whose_names_are_slow_leaves_lookups_to_others() {
         static ANSWERED: AtomicBool = AtomicBool::new(false);
-        fn slow(name: &str, _: u16) -> Result<Vec<SocketAddr>, Unresolved> {
+        fn slow(name: &str, _: u16) -> Result<Vec<SocketAddr>, ResolveError> {
             while name.starts_with("slow") && !ANSWERED.load(Ordering::SeqCst) {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            Err(Unresolved::NoName)
+            Err(ResolveError::NoName)
         }
         let answering = Answering(&ANSWERED);
         let means = means(slow);
@@ -309,7 +309,7 @@ mod tests {
 
     #[tokio::test]
     async fn connections_beyond_a_functions_share_are_reset_and_anothers_are_not() {
-        let means = means(|_, _| Err(Unresolved::NoName));
+        let means = means(|_, _| Err(ResolveError::NoName));
         let policy = |owner: &str| Policy::new(1, Owner::new(owner), list(), means.clone());
         let (one, another) = (policy("acme/f"), policy("acme/f"));
         let places = [&one, &another, &one].map(Policy::place);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::sockopt::set_socket_linger;
-use sys::names::{Unresolved, addresses};
+use sys::names::{ResolveError, addresses};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -32,7 +32,7 @@ const BUFFER: u32 = 128 << 10;
 const TRIED: usize = 4;
 
 /// What leads a name somewhere; it blocks.
-pub(crate) type Lookup = fn(&str, u16) -> Result<Vec<SocketAddr>, Unresolved>;
+pub(crate) type Lookup = fn(&str, u16) -> Result<Vec<SocketAddr>, ResolveError>;
 
 /// What all sandboxes have outside together.
 #[derive(Clone, Debug)]
@@ -59,14 +59,14 @@ impl Outside {
         name: &str,
         port: u16,
         held: impl Send + 'static,
-    ) -> Result<Vec<SocketAddr>, Unresolved> {
+    ) -> Result<Vec<SocketAddr>, ResolveError> {
         let (lookup, name) = (self.lookup, name.to_owned());
         let asked = spawn_blocking(move || {
             let found = lookup(&name, port);
             drop(held);
             found
         });
-        asked.await.unwrap_or_else(|broken| Err(Unresolved::Failed(broken.to_string())))
+        asked.await.unwrap_or_else(|broken| Err(ResolveError::Failed(broken.to_string())))
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sandbox::Destination;
 use sandbox::network::is_host_name;
-use sys::names::Unresolved;
+use sys::names::ResolveError;
 use tokio::net::TcpStream;
 use tokio::sync::{OnceCell, Semaphore};
 use tokio::time::timeout;
@@ -37,7 +37,7 @@ const IDLE: Duration = Duration::from_secs(600);
 const TOLD: u32 = 10;
 
 /// Where a name has led.
-type Resolved = Result<Vec<SocketAddr>, Unresolved>;
+type Resolved = Result<Vec<SocketAddr>, ResolveError>;
 
 /// What holds for every sandbox.
 #[derive(Debug, Default)]
@@ -150,7 +150,7 @@ impl Policy {
     }
 
     async fn resolve(&self, name: &str, port: u16) -> Resolved {
-        let failed = |why: &str| Unresolved::Failed(why.to_owned());
+        let failed = |why: &str| ResolveError::Failed(why.to_owned());
         let outside = &self.means.outside;
         let asked = async {
             let turn = Arc::clone(&self.resolving).acquire_owned().await;
@@ -194,9 +194,9 @@ impl Policy {
             Err(why) => {
                 self.tell(&format!("{name}: {why}"));
                 return match why {
-                    Unresolved::NoName => Said::NoName,
-                    Unresolved::NoAddress => Said::Nothing,
-                    Unresolved::Failed(_) => Said::Failed,
+                    ResolveError::NoName => Said::NoName,
+                    ResolveError::NoAddress => Said::Nothing,
+                    ResolveError::Failed(_) => Said::Failed,
                 };
             }
         };

@@ -1,18 +1,18 @@
-//! How many descriptors this process may have, and those that it was started with.
+//! Limits on descriptors of this process, and descriptors inherited at its start.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Most that this process can allow itself without privilege.
+/// The highest limit on descriptors that this process can set without privilege.
 #[must_use]
 pub fn most() -> u64 {
     getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX)
 }
 
-/// Allows this process as many as it can have without privilege, and with privilege at least `wanted`. How many these
-/// then are. A shell's usual 1024 are for programs that use `select(2)`.
+/// Raises the limit on descriptors as far as this process may, and with privilege to at least
+/// `wanted`. Returns the new limit. A shell's usual 1024 are for programs that use `select(2)`.
 pub fn raise(wanted: u64) -> u64 {
     let hard = most();
     for limit in [wanted.max(hard), hard] {
@@ -24,11 +24,11 @@ pub fn raise(wanted: u64) -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// A descriptor that whoever has started this program has put at a number. Once for each number, before anything else was
-/// opened.
+/// Takes over an inherited descriptor by its number. Call it once for each number, before anything
+/// else is opened.
 ///
 /// # Errors
-/// EBADF when nothing stands there.
+/// EBADF when the number is not open.
 pub fn take(number: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: asks for flags, and changes nothing.
     if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {

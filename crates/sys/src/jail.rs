@@ -1,9 +1,9 @@
-//! How a program that was executed as root gives up what it will not need. By a process of one thread, before it reads from
-//! anybody; there is no way back.
+//! How a program that was executed as root gives up the privilege that it will not need. Called by
+//! a process with one thread, before it reads any untrusted byte; there is no way back.
 //!
 //! ```text
-//!   leave_root:  ids ─► capabilities ─► undumpable     what follows needs no privilege
-//!   confine:     no new privileges ─► Landlock ─► filter     which would forbid what comes before it
+//!   leave_root:  ids ─► capabilities ─► undumpable     later steps need no privilege
+//!   confine:     no new privileges ─► Landlock ─► filter     each would forbid the step before it
 //! ```
 //! A step that fails leaves the process half-way: it must end.
 
@@ -15,7 +15,7 @@ use crate::process::{
     become_user, drop_capabilities, install_filter, set_no_new_privileges, set_undumpable,
 };
 
-/// Why there is no jail.
+/// The step at which a program failed to confine itself.
 #[derive(Debug, Error)]
 #[error("{step}")]
 pub struct JailError {
@@ -23,13 +23,13 @@ pub struct JailError {
     source: io::Error,
 }
 
-/// Names the step of going to jail that an error ended.
+/// Maps an error to the step that failed with it.
 pub fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> JailError {
     move |source| JailError { step, source: source.into() }
 }
 
-/// Takes the user and group id for good and gives up every capability; nobody of that user traces this process. Clears the
-/// parent-death signal (`prctl(2)`).
+/// Takes the user and group id for good and gives up every capability. No process of that user can
+/// trace this one. Clears the parent-death signal (`prctl(2)`).
 ///
 /// # Errors
 /// The step that failed.
@@ -39,7 +39,8 @@ pub fn leave_root(id: u32) -> Result<(), JailError> {
     set_undumpable().map_err(step("become undumpable"))
 }
 
-/// The walls that need nobody's help, and so whatever a user runs as himself can have, too. `restrict` sets up Landlock.
+/// Sets up the walls that need no privilege, so that a process of any user can have them.
+/// `restrict` sets up Landlock.
 ///
 /// # Errors
 /// The step that failed.

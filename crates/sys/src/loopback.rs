@@ -5,7 +5,8 @@ use std::os::fd::AsRawFd;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-/// Brings it up in the caller's network namespace, which must be empty: other flags of the device are not kept.
+/// Brings it up in the caller's network namespace, which must be new: other flags of the device are
+/// not kept.
 ///
 /// # Errors
 /// EPERM without `CAP_NET_ADMIN` over the namespace.
@@ -18,7 +19,8 @@ pub fn bring_up() -> io::Result<()> {
     }
     request.ifr_ifru.ifru_flags =
         libc::c_short::try_from(libc::IFF_UP).map_err(io::Error::other)?;
-    // SAFETY: the request outlives the call and names a device and its flags, as this number wants it.
+    // SAFETY: the request outlives the call and names a device and its flags, as this number wants
+    // it.
     let result =
         unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw mut request) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

@@ -1,7 +1,7 @@
 //! Detached mount trees: `open_tree(2)`, `move_mount(2)`, `mount_setattr(2)`, `fsopen(2)`.
 //!
-//! A detached tree is in nobody's mount table: `..` stops at its root, closing its descriptor frees it, and that is
-//! safe while processes still run inside.
+//! A detached tree is in no mount table: `..` stops at its root, and closing its descriptor frees
+//! it. Freeing it is safe while processes still run inside.
 
 use std::ffi::CStr;
 use std::io;
@@ -13,16 +13,17 @@ use rustix::mount::{
     open_tree,
 };
 
-/// What may be done through a mount. Always without set-uid programs.
+/// Restrictions of a mount. Set-uid programs are always forbidden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes(u64);
 
 impl Attributes {
-    /// Nothing is written or run, devices open: `/dev`. With `nodev`, `/dev/null` would be EACCES.
+    /// For `/dev`: nothing can be written or executed, devices can be opened. With `nodev`,
+    /// `/dev/null` would be EACCES.
     pub const DEVICES: Self =
         Self(libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC);
 
-    /// Nothing is written or run, no device opens: files that only tell something.
+    /// For files that only inform: nothing can be written or executed, no device can be opened.
     pub const TEXTS: Self = Self(
         libc::MOUNT_ATTR_RDONLY
             | libc::MOUNT_ATTR_NOSUID
@@ -30,7 +31,7 @@ impl Attributes {
             | libc::MOUNT_ATTR_NOEXEC,
     );
 
-    /// Of a layer: nothing is written where `read_only`, no device opens where `no_devices`.
+    /// For a layer: `read_only` forbids writing, `no_devices` forbids opening devices.
     #[must_use]
     pub const fn layer(read_only: bool, no_devices: bool) -> Self {
         let read_only = if read_only { libc::MOUNT_ATTR_RDONLY } else { 0 };
@@ -49,7 +50,8 @@ impl Tree {
     /// From a descriptor that is itself a detached tree: Linux ≥ 6.15 (before that EINVAL).
     ///
     /// # Errors
-    /// As `open_tree(2)`: EPERM without `CAP_SYS_ADMIN`, EINVAL for a mount of another mount namespace.
+    /// As `open_tree(2)`: EPERM without `CAP_SYS_ADMIN`, EINVAL for a mount of another mount
+    /// namespace.
     pub fn clone_of(dir: BorrowedFd<'_>, recursive: bool) -> io::Result<Self> {
         let mut flags = OpenTreeFlags::OPEN_TREE_CLONE
             | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -72,7 +74,7 @@ impl Tree {
         Ok(Self(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?))
     }
 
-    /// A new tmpfs that is empty, and stays so.
+    /// A new tmpfs without files, to which none can be added.
     ///
     /// # Errors
     /// As [`Tree::tmpfs`].
@@ -115,8 +117,8 @@ impl Tree {
         Ok(Self(open_tree(root, path, flags)?))
     }
 
-    /// A procfs of the given PID namespace (Linux ≥ 6.17), or of the one that the caller lives in. It shows the kernel's
-    /// settings and state as well, until [`show_only_processes`].
+    /// A procfs of the given PID namespace (Linux ≥ 6.17), or of the caller's. It also shows the
+    /// kernel's settings and state, until [`show_only_processes`].
     ///
     /// # Errors
     /// As `fsopen(2)`, `fsmount(2)`; EINVAL for a namespace before that kernel.
@@ -158,7 +160,7 @@ impl Tree {
         Ok(move_mount(self.0.as_fd(), c"", root, path, flags)?)
     }
 
-    /// The descriptor, for whoever enters the tree.
+    /// The descriptor, for processes that enter the tree.
     #[must_use]
     pub fn into_fd(self) -> OwnedFd {
         self.0
@@ -177,8 +179,8 @@ impl From<OwnedFd> for Tree {
     }
 }
 
-/// Has the procfs at `path` below `root` show processes from now on, and beside them what something is mounted on
-/// (`subset=pid`, Linux ≥ 5.8): the kernel then looks nothing else up, and a name with a mount is one that it still has.
+/// Restricts the procfs at `path` below `root` to processes (`subset=pid`, Linux ≥ 5.8), and to
+/// names on which something is mounted already: the kernel looks up no others.
 ///
 /// # Errors
 /// As `fspick(2)` and `fsconfig(2)`.
@@ -194,7 +196,7 @@ pub fn show_only_processes(root: BorrowedFd<'_>, path: &str) -> io::Result<()> {
 /// Changes size and number of files of the tmpfs at `path` below `root`; its content stays.
 ///
 /// # Errors
-/// As `fspick(2)` and `fsconfig(2)`; EINVAL when more is in use than allowed.
+/// As `fspick(2)` and `fsconfig(2)`; EINVAL when more is in use than the new size allows.
 pub fn resize_tmpfs(root: BorrowedFd<'_>, path: &str, bytes: u64, inodes: u32) -> io::Result<()> {
     use rustix::mount::{FsPickFlags, fsconfig_reconfigure, fspick};
     let context = fspick(root, path, FsPickFlags::FSPICK_CLOEXEC)?;

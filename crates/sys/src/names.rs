@@ -1,7 +1,7 @@
-//! Addresses of names, as the host knows them: `getaddrinfo(3)`.
+//! Addresses of host names, from the host's resolver: `getaddrinfo(3)`.
 //!
-//! The standard library asks the same, and keeps to itself why there was no answer. Who answers others needs to know: a name
-//! that is not there may be remembered as such, one that nobody could be asked for may not.
+//! The standard library calls it too, but hides why a lookup failed. A server that answers lookups
+//! of others needs the cause: a missing name may be cached as missing, a failed lookup may not.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -10,22 +10,22 @@ use std::ptr;
 
 use thiserror::Error;
 
-/// Why a name has led nowhere.
+/// Why a name has no address.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Unresolved {
-    /// Whoever knows the name's zone has said that it is not there.
+pub enum ResolveError {
+    /// A server that is responsible for the name's zone says that the name does not exist.
     #[error("there is no such name")]
     NoName,
-    /// It is there, and has no address.
+    /// The name exists and has no address.
     #[error("the name has no address")]
     NoAddress,
-    /// Nobody could be asked, or no answer was of use.
+    /// No server could be asked, or no answer was usable.
     #[error("the name could not be resolved: {0}")]
     Failed(String),
 }
 
-impl Unresolved {
-    /// From what `getaddrinfo(3)` returned; `system` is what errno then was.
+impl ResolveError {
+    /// Maps a result of `getaddrinfo(3)`; `system` is errno at that time.
     fn of(said: i32, system: io::Error) -> Self {
         match said {
             libc::EAI_NONAME => Self::NoName,
@@ -42,7 +42,7 @@ impl Unresolved {
     }
 }
 
-/// What `getaddrinfo(3)` has allocated.
+/// A list that `getaddrinfo(3)` allocated.
 struct Found(*mut libc::addrinfo);
 
 impl Drop for Found {
@@ -52,23 +52,23 @@ impl Drop for Found {
     }
 }
 
-/// The addresses of a name, with that port, in the order in which they are to be tried; at least one. Waits for the host's
-/// resolver for as long as `resolv.conf(5)` says, and cannot be broken off.
+/// The addresses of a name with that port, at least one, in the order in which to try them. Blocks
+/// for as long as `resolv.conf(5)` says, and cannot be interrupted.
 ///
 /// # Errors
-/// Why there is none.
-pub fn addresses(name: &str, port: u16) -> Result<Vec<SocketAddr>, Unresolved> {
-    let name = CString::new(name).map_err(|_| Unresolved::NoName)?;
+/// Why there is no address.
+pub fn addresses(name: &str, port: u16) -> Result<Vec<SocketAddr>, ResolveError> {
+    let name = CString::new(name).map_err(|_| ResolveError::NoName)?;
     // SAFETY: all zeros ask for everything.
     let mut hints: libc::addrinfo = unsafe { std::mem::zeroed() };
-    // Else each address would come once for each kind of socket.
+    // Otherwise each address would be listed once for each kind of socket.
     hints.ai_socktype = libc::SOCK_STREAM;
     let mut first = ptr::null_mut();
     // SAFETY: name and hints outlive the call, and the list goes where there is room for it.
     let said =
         unsafe { libc::getaddrinfo(name.as_ptr(), ptr::null(), &raw const hints, &raw mut first) };
     if said != 0 {
-        return Err(Unresolved::of(said, io::Error::last_os_error()));
+        return Err(ResolveError::of(said, io::Error::last_os_error()));
     }
     let found = Found(first);
     let (mut all, mut at) = (Vec::new(), found.0);
@@ -78,10 +78,10 @@ pub fn addresses(name: &str, port: u16) -> Result<Vec<SocketAddr>, Unresolved> {
         all.extend(address(&entry, port));
         at = entry.ai_next;
     }
-    if all.is_empty() { Err(Unresolved::NoAddress) } else { Ok(all) }
+    if all.is_empty() { Err(ResolveError::NoAddress) } else { Ok(all) }
 }
 
-/// The address of one entry of a list that getaddrinfo has made.
+/// The address of one entry of a list from `getaddrinfo(3)`.
 fn address(entry: &libc::addrinfo, port: u16) -> Option<SocketAddr> {
     match entry.ai_family {
         libc::AF_INET => {
@@ -116,12 +116,12 @@ mod tests {
 
     #[test]
     fn only_what_is_said_to_be_missing_is_missing() {
-        let of = |said| Unresolved::of(said, io::ErrorKind::TimedOut.into());
-        assert_eq!(of(libc::EAI_NONAME), Unresolved::NoName);
-        assert_eq!(of(libc::EAI_NODATA), Unresolved::NoAddress);
+        let of = |said| ResolveError::of(said, io::ErrorKind::TimedOut.into());
+        assert_eq!(of(libc::EAI_NONAME), ResolveError::NoName);
+        assert_eq!(of(libc::EAI_NODATA), ResolveError::NoAddress);
         for failed in [libc::EAI_AGAIN, libc::EAI_FAIL, libc::EAI_MEMORY, libc::EAI_SYSTEM] {
-            assert!(matches!(of(failed), Unresolved::Failed(why) if !why.is_empty()), "{failed}");
+            assert!(matches!(of(failed), ResolveError::Failed(why) if !why.is_empty()), "{failed}");
         }
-        assert_eq!(addresses("a\0b", 1), Err(Unresolved::NoName));
+        assert_eq!(addresses("a\0b", 1), Err(ResolveError::NoName));
     }
 }

@@ -1,7 +1,8 @@
 //! Namespaces, made by helpers of a **single-threaded** process.
 //!
-//! A user namespace comes into being with a process in it. The helper shares the caller's memory (`CLONE_VM`, so that
-//! nothing is copied: 30 µs instead of 150), only sleeps, and is gone when the namespace's descriptor is open.
+//! A user namespace comes into being with a process in it. The helper shares the caller's memory
+//! (`CLONE_VM`, so that nothing is copied: 30 µs instead of 150), only sleeps, and is gone when the
+//! namespace's descriptor is open.
 //!
 //! ```text
 //!   parent = the initial namespace          parent = another namespace U1, owner = an id inside it
@@ -23,21 +24,22 @@ pub struct IdMap {
     pub inside: u32,
     /// First id in the parent namespace.
     pub outside: u32,
-    /// How many.
+    /// Number of ids in the range.
     pub count: u32,
 }
 
-/// Where a new user namespace hangs.
+/// The parent of a new user namespace.
 #[derive(Clone, Copy, Debug)]
 pub enum Parent<'a> {
-    /// Below the initial one.
+    /// The initial user namespace.
     Initial,
-    /// Below another one.
+    /// The user namespace of this descriptor.
     Inside(BorrowedFd<'a>),
 }
 
-/// Makes a user namespace that is owned by `owner` (an id of the parent namespace): that user may enter it and has
-/// every capability in it. The calling process must have one thread, uid 0 and all capabilities.
+/// Makes a user namespace that is owned by `owner` (an id of the parent namespace): that user may
+/// enter it and has every capability in it. The calling process must have one thread, uid 0 and all
+/// capabilities.
 ///
 /// # Errors
 /// As `clone(2)`, `setns(2)`; ENOSPC when `user.max_user_namespaces` is reached.
@@ -50,12 +52,14 @@ pub fn user_namespace(parent: Parent<'_>, owner: u32, map: IdMap) -> io::Result<
     Ok(namespace.into())
 }
 
-/// Leaves the namespaces of these kinds (`CLONE_NEW*`) for new ones. Of a process with one thread.
+/// Moves the calling process, which must have one thread, into new namespaces of these kinds
+/// (`CLONE_NEW*`).
 ///
 /// # Errors
 /// As `unshare(2)`.
 pub fn unshare(kinds: libc::c_int) -> io::Result<()> {
-    // SAFETY: only kinds of namespaces: nothing that threads or descriptors of this process rely on changes hands.
+    // SAFETY: only kinds of namespaces: no thread or descriptor of this process depends on the old
+    // ones.
     let result = unsafe { libc::unshare(kinds & NAMESPACES) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -97,8 +101,8 @@ impl Stack {
 /// Clones a process that shares this one's memory and runs `entry(argument)` on `stack`.
 ///
 /// # Safety
-/// The stack and what `argument` points at must outlive the child (or be used by it only while `CLONE_VFORK` holds the
-/// caller), and `entry` may only make system calls.
+/// The stack and what `argument` points at must outlive the child (or be used by it only while
+/// `CLONE_VFORK` holds the caller), and `entry` may only make system calls.
 unsafe fn clone_sharing(
     entry: extern "C" fn(*mut libc::c_void) -> libc::c_int,
     stack: &mut Stack,
@@ -110,16 +114,16 @@ unsafe fn clone_sharing(
     unsafe { libc::clone(entry, stack.top(), flags, argument) }
 }
 
-/// How often a sleeper looks whether its maker is there.
+/// How often a sleeper checks whether its maker still runs.
 const NAP: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Sleeps while it is its maker's child. One that is killed ends nobody, and its descriptors would stay open here, locks
-/// among them. The argument is the maker's pid.
+/// Sleeps while it is its maker's child. A maker that is killed cannot end its sleeper, which would
+/// hold the maker's descriptors open, locks among them. The argument is the maker's pid.
 extern "C" fn sleep_beside(maker: *mut libc::c_void) -> libc::c_int {
     // SAFETY: takes nothing. Raw calls, which cannot fail: errno belongs to the caller.
     while unsafe { libc::syscall(libc::SYS_getppid) } == maker.addr() as libc::c_long {
         let mut nap = NAP;
-        // SAFETY: no descriptors; the kernel writes what is left of the time to this stack.
+        // SAFETY: no descriptors; the kernel writes the remaining time to this stack.
         unsafe { libc::syscall(libc::SYS_ppoll, 0, 0, &raw mut nap, 0, 8) };
     }
     exit_now(0)
@@ -138,7 +142,8 @@ thread_local! {
 fn below_initial(owner: u32, map: IdMap) -> io::Result<Sleeper> {
     let sleeper = as_effective_user_with_capabilities(owner, || {
         SLEEPER_STACK.with_borrow_mut(|stack| {
-            // SAFETY: the stack is static to the thread; the sleeper makes one system call in a loop.
+            // SAFETY: the stack is static to the thread; the sleeper makes one system call in a
+            // loop.
             let pid =
                 unsafe { clone_sharing(sleep_beside, stack, libc::CLONE_NEWUSER, as_maker()) };
             if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(Sleeper(pid)) }
@@ -151,7 +156,7 @@ fn below_initial(owner: u32, map: IdMap) -> io::Result<Sleeper> {
     Ok(sleeper)
 }
 
-/// What the helpers of [`below`] and their maker tell each other, in shared memory.
+/// Shared memory by which the helpers of [`below`] and their maker talk.
 struct Inside {
     maker: *mut libc::c_void,
     parent: libc::c_int,
@@ -185,8 +190,9 @@ fn below(parent: BorrowedFd<'_>, owner: u32, map: IdMap) -> io::Result<Sleeper> 
         sleeper: 0,
         errno: 0,
     };
-    // SAFETY: CLONE_VFORK holds this process until the helper is gone, so stack and `shared` outlive it; the helper
-    // makes system calls only, through raw calls that do not touch errno of the caller after it resumes.
+    // SAFETY: CLONE_VFORK holds this process until the helper is gone, so stack and `shared`
+    // outlive it; the helper makes system calls only, through raw calls that do not touch errno of
+    // the caller after it resumes.
     let helper = unsafe {
         clone_sharing(enter_parent, &mut stack, libc::CLONE_VFORK, (&raw mut shared).cast())
     };
@@ -209,7 +215,8 @@ fn errno() -> libc::c_int {
     io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }
 
-/// Runs in the first helper, in the maker's memory: enters the parent namespace, and writes the sleeper's maps there.
+/// Runs in the first helper, in the maker's memory: enters the parent namespace, and writes the
+/// sleeper's maps there.
 extern "C" fn enter_parent(argument: *mut libc::c_void) -> libc::c_int {
     // SAFETY: the maker passed its `Inside` and is held until this process is gone.
     let shared = unsafe { &mut *argument.cast::<Inside>() };
@@ -219,7 +226,8 @@ extern "C" fn enter_parent(argument: *mut libc::c_void) -> libc::c_int {
         exit_now(1);
     }
     let again = argument;
-    // SAFETY: CLONE_VFORK holds this process until the second helper is gone; its stack lies in `shared`.
+    // SAFETY: CLONE_VFORK holds this process until the second helper is gone; its stack lies in
+    // `shared`.
     let owner = unsafe {
         clone_sharing(
             become_owner,
@@ -243,8 +251,8 @@ extern "C" fn enter_parent(argument: *mut libc::c_void) -> libc::c_int {
     exit_now(0)
 }
 
-/// Runs in the second helper: takes the owner's id (the parent namespace maps no 0, so capabilities stay) and clones
-/// the sleeper into the new namespace, as a child of the first helper's parent.
+/// Runs in the second helper: takes the owner's id (the parent namespace maps no 0, so capabilities
+/// stay) and clones the sleeper into the new namespace, as a child of the first helper's parent.
 extern "C" fn become_owner(argument: *mut libc::c_void) -> libc::c_int {
     // SAFETY: the first helper passed it on and is held until this process is gone.
     let shared = unsafe { &mut *argument.cast::<Inside>() };
@@ -256,7 +264,8 @@ extern "C" fn become_owner(argument: *mut libc::c_void) -> libc::c_int {
         shared.errno = errno();
         exit_now(1);
     }
-    // Not vfork: the sleeper stays. It belongs to the maker, as this helper does (CLONE_PARENT), and the maker reaps both.
+    // Not vfork: the sleeper stays. It belongs to the maker, as this helper does (CLONE_PARENT),
+    // and the maker reaps both.
     let flags = libc::CLONE_VM
         | libc::CLONE_FILES
         | libc::CLONE_PARENT
@@ -272,7 +281,8 @@ extern "C" fn become_owner(argument: *mut libc::c_void) -> libc::c_int {
     exit_now(0)
 }
 
-/// Writes the sleeper's map with system calls alone: `/proc/<pid>/<file>`, number formatted by hand.
+/// Writes the sleeper's map with system calls alone: `/proc/<pid>/<file>`, number formatted by
+/// hand.
 fn write_map(shared: &Inside, file: &[u8]) -> Result<(), libc::c_int> {
     let mut path = [0u8; 32];
     let mut digits = [0u8; 12];
@@ -294,7 +304,7 @@ fn write_map(shared: &Inside, file: &[u8]) -> Result<(), libc::c_int> {
     if fd < 0 {
         return Err(errno());
     }
-    // SAFETY: just opened, owned by nobody else.
+    // SAFETY: just opened; nothing else owns it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     // SAFETY: the buffer is as long as said.
     let written =

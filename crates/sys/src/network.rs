@@ -1,4 +1,5 @@
-//! Network namespaces from outside: what a process of a **single thread** does in another's, and routes there.
+//! Network namespaces: acting in another one, and adding local routes. For processes with a
+//! **single thread**.
 
 use std::fs::File;
 use std::io;
@@ -11,8 +12,9 @@ use rustix::net::{
 };
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// Runs `action` in another network namespace, then goes back. Sockets that it makes stay in that one. As root, in a
-/// process of one thread. Where there is no way back the process ends: it would go on among whoever is there.
+/// Runs `action` in another network namespace, then goes back. Sockets that it makes stay in that
+/// namespace. Needs root and a process with one thread. Ends the process if it cannot go back: it
+/// must not go on in the namespace of a sandbox.
 ///
 /// # Errors
 /// As `setns(2)`, before anything was done; the action's own.
@@ -30,7 +32,7 @@ pub fn within<T>(
     done
 }
 
-/// A namespace's loopback device: the first that there is.
+/// The index of a namespace's loopback device, always the first.
 const LOOPBACK: u32 = 1;
 
 // linux/rtnetlink.h, linux/netlink.h
@@ -46,12 +48,13 @@ const RTN_LOCAL: u8 = 2;
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 
-/// Makes all addresses of a network the caller's own, in its network namespace: `ip route add local NETWORK dev lo`. Whoever
-/// connects to one of them reaches a socket there, or is refused. One that is there already is left as it is.
+/// Makes all addresses of a network local in the caller's network namespace: `ip route add local
+/// NETWORK dev lo`. A connection to one of them then reaches a socket there, or is refused. A route
+/// that exists already is left as it is.
 ///
 /// # Errors
-/// EPERM without `CAP_NET_ADMIN` over the namespace; EINVAL when the address has bits beyond the prefix; for IPv6, EOPNOTSUPP
-/// or EACCES where the host has none.
+/// EPERM without `CAP_NET_ADMIN` over the namespace; EINVAL when the address has bits beyond the
+/// prefix; for IPv6, EOPNOTSUPP or EACCES where the host has none.
 pub fn make_local(address: IpAddr, prefix: u8) -> io::Result<()> {
     let message = new_route(address, prefix);
     // Without a protocol: NETLINK_ROUTE.
@@ -80,7 +83,7 @@ fn new_route(address: IpAddr, prefix: u8) -> Vec<u8> {
         vec![family, prefix, 0, 0, RT_TABLE_LOCAL, RTPROT_STATIC, RT_SCOPE_HOST, RTN_LOCAL];
     body.extend(0u32.to_ne_bytes());
     for (kind, value) in [(RTA_DST, &bytes[..]), (RTA_OIF, &LOOPBACK.to_ne_bytes())] {
-        // Both are whole words: no padding.
+        // Both values are whole words: no padding.
         let length = u16::try_from(4 + value.len()).unwrap_or_default();
         body.extend(length.to_ne_bytes());
         body.extend(kind.to_ne_bytes());
@@ -90,7 +93,7 @@ fn new_route(address: IpAddr, prefix: u8) -> Vec<u8> {
     message.extend(u32::try_from(16 + body.len()).unwrap_or_default().to_ne_bytes());
     message.extend(RTM_NEWROUTE.to_ne_bytes());
     message.extend((NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE).to_ne_bytes());
-    // Sequence and sender: one question, one answer.
+    // Sequence number and sender are zero: one request, one answer.
     message.extend([0; 8]);
     message.extend(body);
     message

@@ -1,19 +1,20 @@
-//! Who is at the other end of a Unix socket.
+//! The process at the other end of a Unix socket.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
-/// Supplementary groups of the process that connected, as they were at that moment (SO_PEERGROUPS, Linux ≥ 4.13).
+/// Supplementary groups of the process that connected, at the moment of connecting (SO_PEERGROUPS,
+/// Linux ≥ 4.13).
 ///
 /// # Errors
-/// When it is no connected Unix socket, or the kernel does not know the option.
+/// When the socket is no connected Unix socket, or the kernel lacks the option.
 pub fn groups(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
     let mut groups = vec![0 as libc::gid_t; 32];
     loop {
         let bytes = groups.len() * size_of::<libc::gid_t>();
         let mut length = libc::socklen_t::try_from(bytes).unwrap_or(libc::socklen_t::MAX);
-        // SAFETY: `groups` is writable for `length` bytes, which the kernel never writes beyond, and both live until the
-        // call returns; any bit pattern is a group's number.
+        // SAFETY: `groups` is writable for `length` bytes, which the kernel never writes beyond,
+        // and both live until the call returns; any bit pattern is a group's number.
         let result = unsafe {
             libc::getsockopt(
                 socket.as_raw_fd(),
@@ -29,7 +30,7 @@ pub fn groups(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
             return Ok(groups);
         }
         match io::Error::last_os_error() {
-            // It has written how much it wants.
+            // The kernel has written the needed length.
             error if error.raw_os_error() == Some(libc::ERANGE) && count > groups.len() => {
                 groups.resize(count, 0);
             }

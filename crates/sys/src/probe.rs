@@ -1,4 +1,5 @@
-//! What a host can do, as far as an unprivileged look can tell. Facts only: what follows from them is the caller's.
+//! What a host can do, as far as an unprivileged process can tell. Facts only: conclusions are the
+//! caller's.
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -6,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::unified::Unified;
+use crate::unified::UnifiedHierarchy;
 
 /// A kernel's version: 6.18 is `(6, 18)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Kernel(pub u32, pub u32);
 
 impl Kernel {
-    /// The running one; 0.0 when it does not say.
+    /// The running kernel's version; 0.0 when it cannot be read.
     #[must_use]
     pub fn running() -> Self {
         Self::parse(&rustix::system::uname().release().to_string_lossy())
@@ -27,34 +28,34 @@ impl Kernel {
     }
 }
 
-/// Where this system runs.
+/// The kind of system that this process runs on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Surroundings {
-    /// Nothing says that it is anything but a machine.
+    /// No sign of a container or of Windows.
     Machine,
-    /// In a container; by the name that it gives itself.
+    /// A container, with the engine's name if it gives one.
     Container(String),
-    /// In Windows' Linux, version 2.
+    /// Windows Subsystem for Linux, version 2.
     Wsl2,
 }
 
-/// Which cgroups a worker that is started from here would have.
+/// The cgroups that a worker started from here could use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CgroupLayout {
-    /// Controllers on hierarchies of their own.
+    /// Version 1: each controller on a hierarchy of its own.
     V1,
-    /// Those, and an empty unified hierarchy beside them.
+    /// Version 1, and an empty unified hierarchy beside it.
     Hybrid,
-    /// Controllers on the unified hierarchy, groups at its top.
+    /// Version 2, with groups at the top of the hierarchy.
     V2Top,
-    /// The same, groups below this one, which was delegated.
+    /// Version 2, with groups below this delegated one.
     V2Delegated(PathBuf),
-    /// There are cgroups, and none that can be used: controllers are missing, or processes or a read-only mount are in
-    /// the way.
+    /// Cgroups that cannot be used: controllers are missing, or processes or a read-only mount are
+    /// in the way.
     Closed,
-    /// None.
+    /// No cgroups are mounted.
     None,
 }
 
@@ -64,52 +65,53 @@ pub enum CgroupLayout {
 pub enum Kvm {
     /// `/dev/kvm` opens and answers.
     Open,
-    /// It is there and does not open for this user.
+    /// `/dev/kvm` exists and does not open for this user.
     Closed,
-    /// It opens, and does not answer as KVM does.
+    /// `/dev/kvm` opens, and does not answer as KVM does.
     Foreign,
-    /// It is not there.
+    /// `/dev/kvm` does not exist.
     Missing,
 }
 
-/// What was found.
+/// The abilities of a host.
 #[derive(Clone, Debug, Serialize)]
 pub struct Host {
-    /// The kernel.
+    /// The kernel's version.
     pub kernel: Kernel,
-    /// Where it runs.
+    /// Machine, container or WSL.
     pub surroundings: Surroundings,
-    /// Which cgroups there are for us.
+    /// The usable cgroups.
     pub cgroups: CgroupLayout,
-    /// Controllers among `memory`, `pids` and `freezer` that cannot be had (version 2 freezes without one).
+    /// Controllers among `memory`, `pids` and `freezer` that are unavailable (version 2 freezes
+    /// without one).
     pub missing_controllers: Vec<&'static str>,
-    /// Whether the controller `cpu` can be had.
+    /// Whether the controller `cpu` is available.
     pub cpu: bool,
-    /// Most user namespaces per user; 0 where they are off.
+    /// Maximum number of user namespaces per user; 0 where they are off.
     pub user_namespaces: u64,
-    /// Most processes of all sandboxes together: `kernel.pid_max`, `kernel.threads-max`, and the `pids.max` of the groups
-    /// above theirs.
+    /// Maximum number of processes of all sandboxes together: the least of `kernel.pid_max`,
+    /// `kernel.threads-max`, and the `pids.max` of the groups above them.
     pub processes: u64,
-    /// What restricts the user namespaces of ordinary users, by the name of its setting.
+    /// Settings of the kernel, by name, that restrict user namespaces of ordinary users.
     pub user_namespace_restrictions: Vec<&'static str>,
     /// Linux security modules in force.
     pub security_modules: Vec<String>,
-    /// Landlock's version; 0 where it is off.
+    /// The ABI version of Landlock; 0 where it is off.
     pub landlock: u32,
     /// Whether seccomp filters can be installed.
     pub seccomp: bool,
-    /// Pressure stall information is there.
+    /// Whether pressure stall information is available.
     pub pressure: bool,
-    /// Virtual machines.
+    /// Support for virtual machines.
     pub kvm: Kvm,
 }
 
 impl Host {
-    /// Looks. A few dozen small files; changes nothing.
+    /// Examines the host. Reads a few dozen small files and changes nothing.
     #[must_use]
     pub fn probe() -> Self {
         let mounts = read("/proc/self/mounts");
-        let unified = Unified::find();
+        let unified = UnifiedHierarchy::find();
         let (cgroups, missing_controllers) = cgroups(&mounts, unified.as_ref());
         Self {
             processes: processes_among(&mounts, unified.as_ref()),
@@ -129,7 +131,7 @@ impl Host {
     }
 }
 
-/// Bytes of memory of this machine.
+/// Memory of this machine, in bytes.
 #[must_use]
 pub fn total_memory() -> u64 {
     let info = rustix::system::sysinfo();
@@ -148,18 +150,19 @@ fn list(text: &str, separator: char) -> Vec<String> {
     text.trim().split(separator).filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-/// Whether this process is in the first pid namespace: in one that a container has, it is not. The kernel gives the first
-/// a number that never changes (`PROC_PID_INIT_INO`, `include/linux/proc_ns.h`).
+/// Whether this process is in the first pid namespace, which a process in a container is not. The
+/// kernel gives that namespace a constant inode number (`PROC_PID_INIT_INO`,
+/// `include/linux/proc_ns.h`).
 fn in_first_pid_namespace() -> bool {
     fs::read_link("/proc/self/ns/pid").is_ok_and(|name| name == Path::new("pid:[4026531836]"))
 }
 
-/// What the files below `root` say. A machine may have been made from a container's image, and have its marks; `first`:
-/// it is one, because nothing contains this process.
+/// The kind of system, by the files below `root`. `first`: the process is in the first pid
+/// namespace, so this is a machine, even if it was made from a container's image and has its marks.
 fn surroundings(root: &Path, first: bool) -> Surroundings {
     let read = |path: &str| fs::read(root.join(path)).unwrap_or_default();
     let text = |path: &str| String::from_utf8_lossy(&read(path)).into_owned();
-    // Windows' Linux has a pid namespace of its own too, and systemd there calls it a container.
+    // WSL has a pid namespace of its own too, and systemd there calls it a container.
     if text("proc/sys/kernel/osrelease").to_lowercase().contains("wsl2") {
         return Surroundings::Wsl2;
     }
@@ -171,7 +174,7 @@ fn surroundings(root: &Path, first: bool) -> Surroundings {
             return Surroundings::Container(name.to_owned());
         }
     }
-    // systemd writes down what it finds in pid 1's environment, which only root may read.
+    // systemd records what it finds in pid 1's environment, which only root may read.
     let named = list(&text("run/systemd/container"), '\n').into_iter().next().or_else(|| {
         let environment = read("proc/1/environ");
         let entry = environment.split(|b| *b == 0).find_map(|e| e.strip_prefix(b"container="))?;
@@ -180,7 +183,7 @@ fn surroundings(root: &Path, first: bool) -> Surroundings {
     named.map_or(Surroundings::Machine, Surroundings::Container)
 }
 
-fn cgroups(mounts: &str, unified: Option<&Unified>) -> (CgroupLayout, Vec<&'static str>) {
+fn cgroups(mounts: &str, unified: Option<&UnifiedHierarchy>) -> (CgroupLayout, Vec<&'static str>) {
     const ON_V1: [&str; 3] = ["memory", "pids", "freezer"];
     const ON_V2: [&str; 2] = ["memory", "pids"];
     let v1 = |wanted: &dyn Fn(&str) -> bool| on_v1(mounts, wanted);
@@ -193,40 +196,42 @@ fn cgroups(mounts: &str, unified: Option<&Unified>) -> (CgroupLayout, Vec<&'stat
         let any = missing.len() < ON_V1.len();
         return (if any { CgroupLayout::Closed } else { CgroupLayout::None }, missing);
     };
-    let grounds = unified.grounds();
-    match grounds.iter().find(|ground| ground.usable(&ON_V2)) {
-        Some(ground) if ground.delegated => {
-            (CgroupLayout::V2Delegated(ground.path.clone()), Vec::new())
+    let parent_groups = unified.parent_groups();
+    match parent_groups.iter().find(|parent| parent.usable(&ON_V2)) {
+        Some(parent) if parent.delegated => {
+            (CgroupLayout::V2Delegated(parent.path.clone()), Vec::new())
         }
         Some(_) => (CgroupLayout::V2Top, Vec::new()),
-        // Its memory or pids may be on version 1, without the others: what is missing is then missing there.
+        // Memory or pids may be on version 1 without the other controllers: those are then missing
+        // there.
         None if v1(&|option| ON_V2.contains(&option)) => (CgroupLayout::Closed, missing),
         None => {
-            let lacking = grounds.first().map_or(ON_V2.to_vec(), |ground| ground.lacking(&ON_V2));
+            let lacking =
+                parent_groups.first().map_or(ON_V2.to_vec(), |parent| parent.lacking(&ON_V2));
             (CgroupLayout::Closed, lacking)
         }
     }
 }
 
-/// Whether a hierarchy of version 1 that can be written to has a controller.
+/// Whether a writable hierarchy of version 1 has a controller.
 fn on_v1(mounts: &str, wanted: &dyn Fn(&str) -> bool) -> bool {
     mounts.lines().any(|line| {
         let mut fields = line.split(' ').skip(2);
         let (kind, options) = (fields.next(), fields.next().unwrap_or(""));
-        // As in a container that may only look: nothing of it can be had.
+        // Some containers mount the hierarchies read-only: their controllers are unavailable.
         kind == Some("cgroup") && !options.starts_with("ro") && options.split(',').any(wanted)
     })
 }
 
-fn limits_cpu(mounts: &str, unified: Option<&Unified>) -> bool {
-    // Where the warden's groups are is where it limits processors, too.
+fn limits_cpu(mounts: &str, unified: Option<&UnifiedHierarchy>) -> bool {
+    // The warden limits processors in the same hierarchy as memory and processes.
     const ALL: [&str; 3] = ["memory", "pids", "cpu"];
     on_v1(mounts, &|option| option == "cpu")
         || unified.is_some_and(|unified| {
             unified
-                .grounds()
+                .parent_groups()
                 .iter()
-                .find(|ground| ground.usable(&ALL[..2]))
+                .find(|parent| parent.usable(&ALL[..2]))
                 .is_some_and(|g| g.usable(&ALL))
         })
 }
@@ -234,23 +239,23 @@ fn limits_cpu(mounts: &str, unified: Option<&Unified>) -> bool {
 /// As [`Host::processes`].
 #[must_use]
 pub fn processes() -> u64 {
-    processes_among(&read("/proc/self/mounts"), Unified::find().as_ref())
+    processes_among(&read("/proc/self/mounts"), UnifiedHierarchy::find().as_ref())
 }
 
-fn processes_among(mounts: &str, unified: Option<&Unified>) -> u64 {
+fn processes_among(mounts: &str, unified: Option<&UnifiedHierarchy>) -> u64 {
     let on_v1 = mounts.lines().find_map(|line| {
         let mut fields = line.split(' ').skip(1);
         let (at, kind, options) = (fields.next()?, fields.next()?, fields.next()?);
         (kind == "cgroup" && options.split(',').any(|option| option == "pids")).then(|| at.into())
     });
     let on_v2 = || {
-        let grounds = unified?.grounds();
-        grounds.into_iter().find(|ground| ground.usable(&["pids"])).map(|ground| ground.dir)
+        let parent_groups = unified?.parent_groups();
+        parent_groups.into_iter().find(|parent| parent.usable(&["pids"])).map(|parent| parent.dir)
     };
     let group: Option<PathBuf> = on_v1.or_else(on_v2);
     let above = group.iter().flat_map(|dir| dir.ancestors()).map(|dir| dir.join("pids.max"));
     let kernel = ["pid_max", "threads-max"].map(|name| Path::new("/proc/sys/kernel").join(name));
-    // A group without a limit says "max".
+    // A group without a limit holds the word "max".
     above.chain(kernel).filter_map(|file| number(&file.to_string_lossy())).min().unwrap_or(u64::MAX)
 }
 
@@ -269,7 +274,8 @@ fn restrictions() -> Vec<&'static str> {
     .collect()
 }
 
-/// Landlock's version (landlock(7)): 4 has rules for TCP's ports (Linux 6.7), 6 scopes (6.12); 0 where it is off.
+/// Landlock's version (landlock(7)): 4 has rules for TCP's ports (Linux 6.7), 6 scopes (6.12); 0
+/// where it is off.
 #[must_use]
 pub fn landlock() -> u32 {
     // SAFETY: with this flag the call takes no attributes and returns the version.
@@ -325,7 +331,7 @@ mod tests {
         let of_pid_1 = ("proc/1/environ", "HOME=/\0container=systemd-nspawn\0TERM=linux\0");
         assert_eq!(among(&[kernel, of_pid_1], false), container("systemd-nspawn"));
         assert_eq!(among(&[kernel], false), Surroundings::Machine);
-        // As WSL 2 has it: a namespace of its own, and systemd's word for it.
+        // WSL 2: a pid namespace of its own, and systemd's mark.
         let windows = ("proc/sys/kernel/osrelease", "5.15.167.4-microsoft-standard-WSL2\n");
         assert_eq!(
             among(&[windows, ("run/systemd/container", "wsl\n")], false),
@@ -341,7 +347,7 @@ mod tests {
         };
         let all = mounted("rw", &["memory", "pids", "freezer"]);
         let mounts = "31 22 0:26 / /nowhere rw - cgroup2 cgroup2 rw\n";
-        let unified = Unified::parse(mounts, "0::/\n");
+        let unified = UnifiedHierarchy::parse(mounts, "0::/\n");
         assert!(unified.is_some());
         assert_eq!(cgroups(&all, None), (CgroupLayout::V1, vec![]));
         assert_eq!(cgroups(&all, unified.as_ref()), (CgroupLayout::Hybrid, vec![]));
@@ -352,7 +358,7 @@ mod tests {
         assert_eq!(cgroups(&closed, None).1, ["memory", "pids", "freezer"]);
         assert!(limits_cpu(&mounted("rw", &["cpu"]), None));
         assert!(!limits_cpu(&mounted("ro", &["cpu"]), None) && !limits_cpu(&all, unified.as_ref()));
-        // Nothing is there to be had.
+        // No controller is available.
         let missing = vec!["memory", "pids"];
         assert_eq!(cgroups("", unified.as_ref()), (CgroupLayout::Closed, missing));
         assert_eq!(cgroups("", None).0, CgroupLayout::None);

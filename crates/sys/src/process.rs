@@ -1,4 +1,4 @@
-//! Processes: who they are, what ends with what, and what they can never do again.
+//! Processes: identity, lifetime, and privileges that they give up for good.
 
 mod children;
 mod credentials;
@@ -15,9 +15,10 @@ pub use credentials::{
     become_user_with_capabilities, drop_capabilities, empty_bounding_set, privileged_thread,
     raise_capabilities, renounce_privilege, without_capabilities,
 };
-pub use pidfd::{Ended, Identity, PidFd};
+pub use pidfd::{Identity, PidFd, ProcessEnd};
 
-/// The process can no longer be traced or have its `/proc` files read by its own user; it leaves no core.
+/// Forbids processes of the same user to trace the calling one or to read its `/proc` files. It
+/// leaves no core dump.
 ///
 /// # Errors
 /// As `prctl(2)`.
@@ -37,21 +38,22 @@ pub fn die_with_parent() -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Has the program that `command` starts live no longer than the thread that starts it, which must wait for it, and gives
-/// it a process group of its own, so that all that it starts can be killed with it.
+/// Ends the program that `command` starts when the starting thread ends; that thread must wait for
+/// it. Gives the program a process group of its own, so that it can be killed with all its
+/// children.
 pub fn bind_to_starter(command: &mut std::process::Command) {
     command.process_group(0);
     die_with_starter(command);
 }
 
-/// Has the program that `command` starts live no longer than the thread that starts it, however that ends.
+/// Ends the program that `command` starts when the starting thread ends, for whatever reason.
 pub fn die_with_starter(command: &mut std::process::Command) {
     let starter = std::process::id();
     let bind = move || {
         die_with_parent()?;
         // SAFETY: plain numbers.
         match u32::try_from(unsafe { libc::getppid() }) {
-            // It ended before we asked.
+            // The starter ended before the signal was set.
             Ok(parent) if parent != starter => Err(io::Error::from_raw_os_error(libc::ESRCH)),
             _ => Ok(()),
         }
@@ -60,7 +62,8 @@ pub fn die_with_starter(command: &mut std::process::Command) {
     unsafe { command.pre_exec(bind) };
 }
 
-/// Has each process of the program that `command` starts take no more than these. A limit that is lower already stays.
+/// Limits the resources of the program that `command` starts, and of its children. A lower limit
+/// stays.
 pub fn limit(command: &mut std::process::Command, most: &[(Resource, u64)]) {
     let most = most.to_vec();
     let limit = move || {
@@ -75,7 +78,7 @@ pub fn limit(command: &mut std::process::Command, most: &[(Resource, u64)]) {
     unsafe { command.pre_exec(limit) };
 }
 
-/// Nothing that is executed from here on gains privilege.
+/// Forbids that an exec gains privilege, for good.
 ///
 /// # Errors
 /// As `prctl(2)`.
@@ -85,7 +88,7 @@ pub fn set_no_new_privileges() -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Installs a seccomp filter for the calling thread and all that it starts, for good. After
+/// Installs a seccomp filter for the calling thread and its children, for good. After
 /// [`set_no_new_privileges`].
 ///
 /// # Errors
@@ -101,11 +104,12 @@ pub fn install_filter(program: &[libc::sock_filter]) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Gives every signal its default treatment. An exec keeps what is ignored: whoever is started in the background by a
-/// shell has SIGINT ignored, and so would all that it starts.
+/// Gives every signal its default action. An exec keeps ignored signals: a shell ignores SIGINT in
+/// programs that it starts in the background, and so would their children.
 pub fn default_signals() {
     for number in 1..=libc::SIGRTMAX() {
-        // SAFETY: plain numbers. SIGKILL, SIGSTOP and the C library's own are refused, and need nothing.
+        // SAFETY: plain numbers. SIGKILL, SIGSTOP and the C library's own are refused, and need
+        // nothing.
         unsafe { libc::signal(number, libc::SIG_DFL) };
     }
 }
@@ -116,7 +120,8 @@ pub fn default_signals() {
 /// As `close_range(2)`.
 ///
 /// # Safety
-/// Nobody may use any of them afterwards: call it only right before an exec or in a child that owns nothing else.
+/// None of them may be used afterwards: call it only right before an exec or in a child that owns
+/// nothing else.
 pub unsafe fn close_from(first: u32) -> io::Result<()> {
     // SAFETY: the caller's promise.
     let result = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };

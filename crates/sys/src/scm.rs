@@ -1,7 +1,8 @@
 //! Packets with descriptors and credentials: `unix(7)`.
 //!
-//! Whatever arrives beyond what the reader asked for is closed by the kernel or here, never leaked. Descriptors that did
-//! not come along whole are an error of whoever wants them, and closed.
+//! Ancillary data that the reader did not ask for is closed by the kernel or here, never leaked. A
+//! packet whose descriptors were not all received gives an error to readers that want them; the
+//! rest is closed.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -9,39 +10,39 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use thiserror::Error;
 
-/// Most descriptors in one packet.
+/// Maximum number of descriptors in one packet.
 pub const MAX_FDS: usize = 16;
 
-/// Who sent a packet, as the kernel says, in the reader's namespaces.
+/// Sender of a packet, as the kernel reports it, in the reader's namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credentials {
-    /// Process id.
+    /// Pid of the sender.
     pub pid: i32,
     /// Effective user id, unless the sender may name another that it holds.
     pub uid: u32,
-    /// Effective group id, likewise.
+    /// Effective group id, or another one as above.
     pub gid: u32,
 }
 
-/// The kernel left out some of what came along with a packet: there was no room for it, or the reader may open no more
-/// files. What it did not leave out is closed.
+/// The kernel left out descriptors of a packet: the buffer was too small, or the reader may open no
+/// more files. The received ones are closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("not all descriptors of a packet could be received")]
-pub struct Truncated;
+pub struct TruncatedPacket;
 
-impl From<Truncated> for io::Error {
-    fn from(error: Truncated) -> Self {
+impl From<TruncatedPacket> for io::Error {
+    fn from(error: TruncatedPacket) -> Self {
         Self::new(io::ErrorKind::InvalidData, error)
     }
 }
 
 /// One packet, or one read from a stream.
 #[derive(Debug)]
-pub struct Received {
+pub struct Packet {
     /// Bytes read; 0 at the end.
     pub length: usize,
     /// Descriptors that came along, all or none.
-    pub fds: Result<Vec<OwnedFd>, Truncated>,
+    pub fds: Result<Vec<OwnedFd>, TruncatedPacket>,
     /// The sender, when the socket asks for it ([`want_credentials`]).
     pub credentials: Option<Credentials>,
     /// A pidfd of the sender, when the socket asks for it (Linux ≥ 6.5).
@@ -57,7 +58,8 @@ struct Control([u8; 256]);
 /// Sends one packet with descriptors. `block` says whether to wait for room.
 ///
 /// # Errors
-/// As `sendmsg(2)`; `WouldBlock` when there is no room and `block` is false; `InvalidInput` for more than [`MAX_FDS`] descriptors.
+/// As `sendmsg(2)`; `WouldBlock` when there is no room and `block` is false; `InvalidInput` for
+/// more than [`MAX_FDS`] descriptors.
 pub fn send(
     socket: BorrowedFd<'_>,
     bytes: &[u8],
@@ -78,12 +80,12 @@ pub fn send(
     Ok(sendmsg(socket, &io, &mut control, SendFlags::NOSIGNAL | flags)?)
 }
 
-/// Receives bytes with whatever comes along. `block` says whether to wait.
+/// Receives bytes and ancillary data. `block` says whether to wait.
 ///
 /// # Errors
-/// As `recvmsg(2)`; `WouldBlock` when nothing is there and `block` is false; `InvalidData` for a packet that is longer than
-/// `bytes`.
-pub fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8], block: bool) -> io::Result<Received> {
+/// As `recvmsg(2)`; `WouldBlock` when nothing has arrived and `block` is false; `InvalidData` for a
+/// packet that is longer than `bytes`.
+pub fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8], block: bool) -> io::Result<Packet> {
     let mut control = Control([0; 256]);
     let mut io = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     // SAFETY: an all-zero msghdr is a valid one.
@@ -106,12 +108,13 @@ pub fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8], block: bool) -> io::Res
             }
         }
     };
-    let mut received = Received { length, fds: Ok(Vec::new()), credentials: None, pidfd: None };
+    let mut received = Packet { length, fds: Ok(Vec::new()), credentials: None, pidfd: None };
     let mut fds = Vec::new();
     // SAFETY: the header is as the kernel left it.
     let mut at = unsafe { libc::CMSG_FIRSTHDR(&raw const header) };
     while !at.is_null() {
-        // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR return headers that lie whole inside the control buffer.
+        // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR return headers that lie whole inside the control
+        // buffer.
         let entry = unsafe { at.read_unaligned() };
         // SAFETY: as above; the data follows its header.
         let data = unsafe { libc::CMSG_DATA(at) };
@@ -123,14 +126,14 @@ pub fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8], block: bool) -> io::Res
         return Err(io::Error::new(io::ErrorKind::InvalidData, "a packet is too long"));
     }
     let whole = header.msg_flags & libc::MSG_CTRUNC == 0;
-    received.fds = if whole { Ok(fds) } else { Err(Truncated) };
+    received.fds = if whole { Ok(fds) } else { Err(TruncatedPacket) };
     Ok(received)
 }
 
 fn take_entry(
     entry: libc::cmsghdr,
     data: *const u8,
-    received: &mut Received,
+    received: &mut Packet,
     fds: &mut Vec<OwnedFd>,
 ) {
     // SAFETY: a plain computation.
@@ -157,11 +160,12 @@ fn take_entry(
 fn read_fd(at: *const u8) -> Option<OwnedFd> {
     // SAFETY: the caller points inside the control buffer, at an int that the kernel wrote.
     let fd = unsafe { at.cast::<i32>().read_unaligned() };
-    // SAFETY: the kernel installed this descriptor for us in this very call; nobody else owns it.
+    // SAFETY: the kernel installed this descriptor in this very call; nothing else owns it.
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Asks the kernel to name the sender of what is read from `socket` (and give a pidfd of it, where it can), or no more.
+/// Whether the kernel shall name the sender of packets that are read from `socket`, with a pidfd
+/// where it can.
 ///
 /// # Errors
 /// As `setsockopt(2)`. A kernel without `SO_PASSPIDFD` (before 6.5) is no error.
@@ -210,7 +214,7 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
     }
 
-    /// Open descriptors of this process that lead to `file`.
+    /// How many open descriptors of this process lead to `file`.
     fn leading_to(file: &std::fs::File) -> usize {
         use std::os::unix::fs::MetadataExt;
         let own = file.metadata().unwrap();
@@ -220,7 +224,7 @@ mod tests {
         std::fs::read_dir("/proc/self/fd").unwrap().flatten().filter(same).count()
     }
 
-    /// One that nobody else in this process has open.
+    /// A file that this process has open once.
     fn file() -> std::fs::File {
         let fd = rustix::fs::memfd_create(c"scm", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         fd.into()
@@ -239,7 +243,7 @@ mod tests {
         sendmsg(theirs.as_fd(), &bytes, &mut control, SendFlags::empty()).unwrap();
         let mut bytes = [0; 16];
         let got = receive(ours.as_fd(), &mut bytes, false).unwrap();
-        assert_eq!((got.length, got.fds.unwrap_err()), (4, Truncated));
+        assert_eq!((got.length, got.fds.unwrap_err()), (4, TruncatedPacket));
         assert_eq!(leading_to(&file), 1);
     }
 

@@ -1,7 +1,7 @@
-//! Lending the terminal to a child that asks a person something, as a shell does with its jobs.
+//! Lending the terminal to a child that prompts for input, as a shell does with its jobs.
 //!
-//! A child in a process group of its own does not hear the terminal's Ctrl-C; but the kernel stops it (SIGTTIN, SIGTTOU)
-//! when it reads a password while its group is not the one in front.
+//! A child in a process group of its own does not get the terminal's Ctrl-C. But the kernel stops
+//! it (SIGTTIN, SIGTTOU) when it reads a password while its group is not in the foreground.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -10,17 +10,18 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, getpgrp};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
 
-/// The terminal, while it is somebody else's. Dropping it puts this process's group in front again, with the terminal's
-/// modes as they were.
+/// The terminal, while a child has it. Dropping this puts this process's group in the foreground
+/// again, with the terminal's modes as they were.
 #[derive(Debug)]
-pub struct Lent {
+pub struct LentTerminal {
     terminal: OwnedFd,
     ours: Pid,
     modes: Termios,
 }
 
-impl Lent {
-    /// To be lent by this process; none when it has no terminal, or is not in front.
+impl LentTerminal {
+    /// This process's terminal, to be lent; none when there is none, or the process is not in the
+    /// foreground.
     #[must_use]
     pub fn ours() -> Option<Self> {
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -40,15 +41,16 @@ impl Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for LentTerminal {
     fn drop(&mut self) {
-        // A terminal that has gone meanwhile needs nothing.
+        // The terminal may be gone by now.
         let _ = put_in_front(self.terminal.as_fd(), self.ours);
         let _ = unstopped(|| Ok(tcsetattr(&self.terminal, OptionalActions::Drain, &self.modes)?));
     }
 }
 
-/// Puts the calling process's group in front. For a child between fork and exec: async-signal-safe.
+/// Puts the calling process's group in the foreground. For a child between fork and exec:
+/// async-signal-safe.
 ///
 /// # Errors
 /// As `tcsetpgrp(3)`.
@@ -56,15 +58,15 @@ pub fn take(terminal: BorrowedFd<'_>) -> io::Result<()> {
     put_in_front(terminal, getpgrp())
 }
 
-/// Gives up this process's controlling terminal: what it becomes cannot put words into it (TIOCSTI) as if somebody had typed them.
-/// It stays in its process group, and hears the terminal's Ctrl-C. A session's leader keeps its terminal, which is nobody
-/// else's.
+/// Gives up this process's controlling terminal: code that takes over the process later cannot
+/// inject input into it (TIOCSTI) as if it had been typed. The process stays in its group and gets
+/// the terminal's Ctrl-C. A session leader keeps its terminal, which belongs to its session alone.
 ///
 /// # Errors
 /// As `ioctl_tty(2)`.
 pub fn give_up() -> io::Result<()> {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-    // There is none.
+    // There is no terminal.
     let Ok(terminal) = rustix::fs::open("/dev/tty", flags, Mode::empty()) else { return Ok(()) };
     if rustix::process::getsid(None)? == rustix::process::getpid() {
         return Ok(());
@@ -80,7 +82,8 @@ fn put_in_front(terminal: BorrowedFd<'_>, group: Pid) -> io::Result<()> {
     unstopped(|| Ok(tcsetpgrp(terminal, group)?))
 }
 
-/// With SIGTTOU blocked in this thread: the kernel then lets a group that is not in front change the terminal.
+/// Runs `change` with SIGTTOU blocked in this thread: the kernel then lets a background group
+/// change the terminal.
 fn unstopped(change: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     // SAFETY: an all-zero set is a valid value to be emptied.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };

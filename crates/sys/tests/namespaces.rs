@@ -1,4 +1,5 @@
-//! What a maker of user namespaces leaves when it is killed. Without the test harness: it wants a process of one thread.
+//! Checks that a killed maker of user namespaces leaves no process behind. Runs without the test
+//! harness, because it needs a process with one thread.
 
 #![expect(clippy::print_stdout, reason = "a test without the harness says itself how it went")]
 
@@ -7,18 +8,18 @@ use std::time::{Duration, Instant};
 use sys::namespace::{IdMap, Parent, user_namespace};
 use sys::process::{exit_now, fork_single_threaded};
 
-/// Makers that are killed: at a moment at which about every second one has a sleeper.
+/// How many makers are killed, each at a moment at which about every second has a sleeper.
 const MAKERS: u32 = 40;
 
 fn main() {
-    // What the harness would be asked for by `cargo test -- --list`.
+    // `cargo test -- --list` expects this answer of the harness.
     if std::env::args().any(|argument| argument == "--list") {
         return;
     }
     if !rustix::process::geteuid().is_root() {
         return skips::skip("root", "only root makes user namespaces for others");
     }
-    // SAFETY: a number. Whoever is left behind becomes this process's child.
+    // SAFETY: a number. Orphaned sleepers become children of this process.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }, 0);
     for maker in 0..MAKERS {
         let Some(pid) = fork_single_threaded().unwrap() else { make_for_ever() };

@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::fcntl_setpipe_size;
-use sys::process::Ended;
+use sys::process::ProcessEnd;
 
 /// Where pid 1 finds the pipe.
 pub(crate) const DEAD: i32 = 0;
@@ -31,7 +31,7 @@ pub(crate) struct Deaths {
     /// Sandboxes by the number in P of their process, until that has been told of.
     awaited: HashMap<i32, u64>,
     /// By sandbox.
-    known: HashMap<u64, Ended>,
+    known: HashMap<u64, ProcessEnd>,
 }
 
 impl Deaths {
@@ -54,7 +54,7 @@ impl Deaths {
     }
 
     /// How the sandbox's process ended, as far as it has been told by now.
-    pub(crate) fn of(&mut self, sandbox: u64) -> Option<Ended> {
+    pub(crate) fn of(&mut self, sandbox: u64) -> Option<ProcessEnd> {
         self.read();
         self.known.get(&sandbox).copied()
     }
@@ -77,7 +77,7 @@ impl Deaths {
                 let (pid, status) = ([a, b, c, d], [e, f, g, h]);
                 if let Some(sandbox) = self.awaited.remove(&i32::from_ne_bytes(pid)) {
                     let status = i32::from_ne_bytes(status);
-                    self.known.insert(sandbox, Ended::from_status(status));
+                    self.known.insert(sandbox, ProcessEnd::from_status(status));
                 }
             }
         }
@@ -169,10 +169,10 @@ mod tests {
         // It has ended by the time somebody waits for that.
         tell(&pipe, 7, 9);
         deaths.expect(7, 101);
-        assert_eq!(deaths.of(101), Some(Ended::Signal(9)));
-        assert_eq!(deaths.of(100), Some(Ended::Exited(3)));
+        assert_eq!(deaths.of(101), Some(ProcessEnd::Signal(9)));
+        assert_eq!(deaths.of(100), Some(ProcessEnd::Exited(3)));
         deaths.forget(7, 100);
-        assert_eq!((deaths.of(100), deaths.of(101)), (None, Some(Ended::Signal(9))));
+        assert_eq!((deaths.of(100), deaths.of(101)), (None, Some(ProcessEnd::Signal(9))));
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
             tell(&pipe, pid, 0);
         }
         tell(&pipe, 7, 1 << 8);
-        assert_eq!(deaths.of(100), Some(Ended::Exited(1)));
+        assert_eq!(deaths.of(100), Some(ProcessEnd::Exited(1)));
     }
 
     #[test]
@@ -197,7 +197,7 @@ mod tests {
             }
             deaths.read();
         }
-        assert_eq!(deaths.of(100), Some(Ended::Exited(1)));
+        assert_eq!(deaths.of(100), Some(ProcessEnd::Exited(1)));
         deaths.expect(8, 101);
         deaths.forget(8, 101);
         deaths.forget(7, 100);

@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use sys::process::{Ended, Identity, PidFd};
+use sys::process::{Identity, PidFd, ProcessEnd};
 
 use crate::cgroup::Group;
 use crate::defence::Defence;
@@ -130,11 +130,11 @@ impl Warden {
             untold: awaited && ended.is_none(),
             out_of_memory: self.cgroups.out_of_memory(&group),
             exited: match ended {
-                Some(Ended::Exited(status)) => Some(status),
+                Some(ProcessEnd::Exited(status)) => Some(status),
                 _ => None,
             },
             signal: match ended {
-                Some(Ended::Signal(number)) => Some(number),
+                Some(ProcessEnd::Signal(number)) => Some(number),
                 _ => None,
             },
             stderr: String::from_utf8_lossy(&text[..stderr]).into_owned(),

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sys::process::PidFd;
-use sys::scm::{self, Truncated};
+use sys::scm::{self, TruncatedPacket};
 use thiserror::Error;
 
 use crate::cgroup::{Cgroups, Group};
@@ -205,7 +205,7 @@ impl Warden {
     fn answer(
         &mut self,
         packet: &[u8],
-        fds: Result<Vec<OwnedFd>, Truncated>,
+        fds: Result<Vec<OwnedFd>, TruncatedPacket>,
     ) -> (Numbered<Answer>, Vec<OwnedFd>) {
         let command: Numbered<Command> = match serde_json::from_slice(packet) {
             Ok(command) => command,

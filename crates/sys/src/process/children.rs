@@ -1,15 +1,16 @@
-//! Making a process by a fork, ending it, and waiting for it.
+//! Forking a process, ending it, and waiting for it.
 
 use std::io;
 
-/// Forks: the child's pid in the parent, none in the child. That one may go on with anything, since the caller has one thread:
-/// nobody else can have held a lock, or been at work on shared memory, while it was copied.
+/// Forks: the child's pid in the parent, none in the child. The child may run any code, because the
+/// caller has one thread: no other thread can have held a lock, or written shared memory,
+/// meanwhile.
 ///
 /// # Errors
 /// EINVAL when the caller has several threads; else as `fork(2)`.
 pub fn fork_single_threaded() -> io::Result<Option<libc::pid_t>> {
-    // It changes nothing, and fails where there is another thread: `unshare(2)`.
-    // SAFETY: plain numbers.
+    // `unshare(2)` with this flag changes nothing, and fails where there is another thread. SAFETY:
+    // plain numbers.
     if unsafe { libc::unshare(libc::CLONE_THREAD) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -21,8 +22,8 @@ pub fn fork_single_threaded() -> io::Result<Option<libc::pid_t>> {
     }
 }
 
-/// Ends the process at once. Nothing that it has in common with who made it is written out or dropped: in a child, destructors
-/// and buffers are the parent's.
+/// Ends the process at once, without flushing buffers and running destructors: in a forked child,
+/// these are the parent's.
 pub fn exit_now(code: libc::c_int) -> ! {
     loop {
         // SAFETY: ends the calling process without touching any memory.
@@ -30,7 +31,8 @@ pub fn exit_now(code: libc::c_int) -> ! {
     }
 }
 
-/// Waits until a child has ended, however it does. Returns at once when it is none of the caller's, or was waited for.
+/// Waits until a child has ended. Returns at once when it is not a child of the caller, or was
+/// waited for before.
 pub fn reap(child: libc::pid_t) {
     // SAFETY: no status is asked for.
     while unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::__WALL) } < 0 {

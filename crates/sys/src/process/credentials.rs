@@ -1,4 +1,5 @@
-//! Ids and capabilities of the calling thread. The raw calls concern it alone: who uses them has no other.
+//! Ids and capabilities of the calling thread. The raw calls affect this thread alone: callers have
+//! one thread.
 
 use std::io;
 
@@ -12,8 +13,9 @@ pub fn drop_capabilities() -> io::Result<()> {
     set_capabilities(0, 0, 0)
 }
 
-/// Gives up for good every capability of the calling thread, and whatever it could gain by executing a program: the bounding
-/// set, where the thread may take from it, and by `no_new_privs`. What it starts from here on has none either.
+/// Gives up for good every capability of the calling thread, and those that it could gain by
+/// executing a program: empties the bounding set, where it may, and sets `no_new_privs`. Its
+/// children have none either.
 ///
 /// # Errors
 /// As `prctl(2)` and `capset(2)`.
@@ -24,8 +26,9 @@ pub fn renounce_privilege() -> io::Result<()> {
     drop_capabilities()
 }
 
-/// Takes every capability out of what the calling thread can gain by executing a program. Without CAP_SETPCAP it stays as it
-/// is: who has that little gains by nothing but set-uid programs and file capabilities, which `no_new_privs` forbids.
+/// Empties the bounding set of the calling thread: no exec can then give it a capability. Without
+/// CAP_SETPCAP the set stays. Such a thread can gain capabilities only by set-uid programs and file
+/// capabilities, which `no_new_privs` forbids.
 ///
 /// # Errors
 /// As `prctl(2)`.
@@ -37,7 +40,7 @@ pub fn empty_bounding_set() -> io::Result<()> {
         }
         let refused = io::Error::last_os_error();
         return match refused.raw_os_error() {
-            // The kernel knows no more of them, or does not let us.
+            // The kernel knows no higher capability, or forbids the change.
             Some(libc::EINVAL | libc::EPERM) => Ok(()),
             _ => Err(refused),
         };
@@ -45,7 +48,8 @@ pub fn empty_bounding_set() -> io::Result<()> {
     Ok(())
 }
 
-/// A thread of this process that has a capability, or can gain one by executing a program; none when no thread does.
+/// The name of a thread of this process that has a capability, or can gain one by executing a
+/// program; none when no thread can.
 ///
 /// # Errors
 /// Without `/proc`.
@@ -55,7 +59,7 @@ pub fn privileged_thread() -> io::Result<Option<String>> {
         match std::fs::read_to_string(thread.path().join("status")) {
             Ok(status) if is_without_privilege(&status) => {}
             Ok(_) => return Ok(Some(thread.file_name().to_string_lossy().into_owned())),
-            // It has ended since.
+            // The thread has ended since.
             Err(error) if !thread.path().exists() => drop(error),
             Err(error) => return Err(error),
         }
@@ -63,7 +67,7 @@ pub fn privileged_thread() -> io::Result<Option<String>> {
     Ok(None)
 }
 
-/// What `/proc/PID/status` says of a thread that has given everything up (proc(5)).
+/// Whether `/proc/PID/status` describes a thread that has given up all privilege (proc(5)).
 fn is_without_privilege(status: &str) -> bool {
     let value = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     let none = |set: &str| value(set).is_some_and(|bits| bits.bytes().all(|bit| bit == b'0'));
@@ -71,7 +75,8 @@ fn is_without_privilege(status: &str) -> bool {
         && ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"].into_iter().all(none)
 }
 
-/// Makes every permitted capability effective again, after a change of the effective user id took them away.
+/// Makes every permitted capability effective again, after a change of the effective user id has
+/// cleared them.
 ///
 /// # Errors
 /// As `capset(2)`.
@@ -80,8 +85,8 @@ pub fn raise_capabilities() -> io::Result<()> {
     set_capabilities(permitted, permitted, 0)
 }
 
-/// Runs `action` with no effective capability, then goes back. What is opened meanwhile carries none: the kernel asks the
-/// credentials of whoever opened.
+/// Runs `action` with no effective capability, then goes back. Files that it opens carry none: the
+/// kernel checks the credentials of the opener.
 ///
 /// # Errors
 /// As `capset(2)`. The process must end then: its credentials are not what they were.
@@ -142,7 +147,7 @@ pub fn become_user(id: u32) -> io::Result<()> {
     if unsafe { libc::setgroups(0, std::ptr::null()) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: plain numbers. The raw call concerns this thread alone: the caller has no other.
+    // SAFETY: plain numbers. The raw call affects this thread alone: the caller has no other.
     if unsafe { libc::syscall(libc::SYS_setresgid, id, id, id) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -153,8 +158,8 @@ pub fn become_user(id: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Like [`become_user`], but every capability is kept, beyond an exec as well: what a defence is worth is seen by taking
-/// it away.
+/// Like [`become_user`], but every capability is kept, also over an exec. For tests that take a
+/// defence away to see what it is worth.
 ///
 /// # Errors
 /// As `setresuid(2)`, `capset(2)`, `prctl(2)`.
@@ -176,9 +181,9 @@ pub fn become_user_with_capabilities(id: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs `action` with the effective user id `uid` and **no effective capability**, then goes back. What is opened
-/// meanwhile carries the credentials of that user. An effective-id change clears the parent-death signal
-/// (`prctl(2)`): whoever has one re-arms it.
+/// Runs `action` with the effective user id `uid` and **no effective capability**, then goes back.
+/// Files that it opens carry the credentials of that user. A change of the effective id clears the
+/// parent-death signal (`prctl(2)`): a caller that uses one must set it again.
 ///
 /// # Errors
 /// As `setresuid(2)`; the action's result comes back inside.
@@ -221,7 +226,7 @@ fn set_effective(uid: u32) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Where in the machine's memory the page of a value is; 0: whoever opened the page map may not know.
+    /// The frame of a value's page; 0: the opener of the page map may not read frames.
     fn frame(page_map: &std::fs::File, value: &u64) -> u64 {
         let mut entry = [0; 8];
         let at = (value as *const u64).addr() as u64 / 4096 * 8;
@@ -240,7 +245,7 @@ mod tests {
             renounce_privilege().unwrap();
             assert!(is_without_privilege(&status()));
             assert!(status().contains("CapBnd:\t0000000000000000\n"), "{}", status());
-            // The test's other threads have not.
+            // The test's other threads have not given up theirs.
             assert!(privileged_thread().unwrap().is_some());
         })
         .join()

@@ -1,4 +1,4 @@
-//! A process by descriptor, which never comes to mean another one with the same number.
+//! A process by descriptor, which never comes to mean another process with the same number.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -7,15 +7,15 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ProcessEnd {
     /// It exited with this status.
     Exited(i32),
     /// This signal ended it.
     Signal(i32),
 }
 
-impl Ended {
-    /// From the kernel's word for it: `wait(2)`.
+impl ProcessEnd {
+    /// Decodes a status of `wait(2)`.
     #[must_use]
     pub fn from_status(status: i32) -> Self {
         if libc::WIFSIGNALED(status) {
@@ -26,16 +26,16 @@ impl Ended {
     }
 }
 
-/// Who a process is.
+/// A process's number and user ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Its number.
+    /// The pid in the caller's namespace.
     pub pid: i32,
     /// Real, effective, saved and file-system user id.
     pub uids: [u32; 4],
 }
 
-/// Holds on to one process: never another one with the same number.
+/// Refers to one process: never to another one with the same number.
 #[derive(Debug)]
 pub struct PidFd(OwnedFd);
 
@@ -81,26 +81,26 @@ impl PidFd {
         }
     }
 
-    /// How it ended, even if somebody else has reaped it: Linux ≥ 6.15. Before that, for a child of the caller's that
-    /// waits to be reaped. None while it runs or where unknown.
+    /// How the process ended, even if another process has reaped it: Linux ≥ 6.15. Before that, for
+    /// an unreaped child of the caller's. None while it runs or where unknown.
     #[must_use]
-    pub fn ended(&self) -> Option<Ended> {
+    pub fn ended(&self) -> Option<ProcessEnd> {
         if let Some(info) = self.info(PIDFD_INFO_EXIT)
             && info.mask & PIDFD_INFO_EXIT != 0
         {
-            return Some(Ended::from_status(info.exit_code));
+            return Some(ProcessEnd::from_status(info.exit_code));
         }
         use rustix::process::{WaitId, WaitIdOptions, waitid};
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let status = waitid(WaitId::PidFd(self.0.as_fd()), look).ok()??;
         match (status.exit_status(), status.terminating_signal()) {
-            (Some(code), _) => Some(Ended::Exited(code)),
-            (None, signal) => signal.map(Ended::Signal),
+            (Some(code), _) => Some(ProcessEnd::Exited(code)),
+            (None, signal) => signal.map(ProcessEnd::Signal),
         }
     }
 
-    /// Number and user ids of the process, in the caller's namespaces: from the kernel directly (3 µs, Linux ≥ 6.13),
-    /// else from `/proc`. None when it is gone.
+    /// Number and user ids of the process, in the caller's namespaces: from the kernel directly (3
+    /// µs, Linux ≥ 6.13), else from `/proc`. None when it is gone.
     #[must_use]
     pub fn identity(&self) -> Option<Identity> {
         if let Some(info) = self.info(PIDFD_INFO_PID | PIDFD_INFO_CREDS)
@@ -117,7 +117,7 @@ impl PidFd {
         Some(Identity { pid, uids: [ids.next()?, ids.next()?, ids.next()?, ids.next()?] })
     }
 
-    /// The process's number, also when it has ended and waits to be reaped.
+    /// The process's number, also of a zombie.
     #[must_use]
     pub fn child_number(&self) -> Option<i32> {
         let path = format!("/proc/self/fdinfo/{}", self.0.as_raw_fd());
@@ -126,7 +126,7 @@ impl PidFd {
         number.trim().parse().ok().filter(|pid| *pid > 0)
     }
 
-    /// The PID namespace it lives in: Linux ≥ 6.11.
+    /// The PID namespace of the process: Linux ≥ 6.11.
     ///
     /// # Errors
     /// ENOTTY before that kernel, ESRCH when it is gone.
@@ -137,12 +137,12 @@ impl PidFd {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel just made it for us.
+        // SAFETY: the kernel just made it for this call.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 
     fn info(&self, mask: u64) -> Option<PidfdInfo> {
-        // _IOWR(0xFF, 11, struct pidfd_info) for the 64-byte first version.
+        // `_IOWR(0xFF, 11, struct pidfd_info)` for the 64-byte first version.
         const PIDFD_GET_INFO: libc::c_ulong = 0xc040_ff0b;
         let mut info = PidfdInfo { mask, ..PidfdInfo::default() };
         // SAFETY: the request's size field says 64 bytes, which is what `info` has.
@@ -199,6 +199,6 @@ mod tests {
         assert!(!pidfd.alive());
         child.wait().unwrap();
         // Linux before 6.15 cannot tell.
-        assert!(matches!(pidfd.ended(), Some(Ended::Exited(7)) | None));
+        assert!(matches!(pidfd.ended(), Some(ProcessEnd::Exited(7)) | None));
     }
 }

@@ -14,7 +14,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use sys::unified::{Ground, SUPERVISOR, Unified};
+use sys::unified::{ParentGroup, SUPERVISOR, UnifiedHierarchy};
 
 use super::processors::{PERIOD, microseconds};
 use super::{
@@ -38,7 +38,7 @@ pub struct Hierarchy {
     dir: PathBuf,
     /// Its name, as in `/proc/<pid>/cgroup`.
     path: PathBuf,
-    ground: Ground,
+    parent: ParentGroup,
     cpu: bool,
 }
 
@@ -47,28 +47,28 @@ impl Hierarchy {
     /// it; none when the memory and pids controllers cannot be had at either.
     #[must_use]
     pub fn detect(name: &str) -> Option<Self> {
-        let grounds = Unified::find()?.grounds();
-        grounds
+        let parent_groups = UnifiedHierarchy::find()?.parent_groups();
+        parent_groups
             .iter()
-            .filter(|ground| ground.usable(&CONTROLLERS))
-            .find_map(|ground| Self::on(ground, name).ok())
+            .filter(|parent| parent.usable(&CONTROLLERS))
+            .find_map(|parent| Self::on(parent, name).ok())
     }
 
-    fn on(ground: &Ground, name: &str) -> io::Result<Self> {
-        ground.enable(&CONTROLLERS)?;
-        let dir = ground.dir.join(name);
+    fn on(parent: &ParentGroup, name: &str) -> io::Result<Self> {
+        parent.enable(&CONTROLLERS)?;
+        let dir = parent.dir.join(name);
         match fs::create_dir(&dir) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => enable_below(&dir, &CONTROLLERS)?,
         }
-        let (path, cpu) = (ground.path.join(name), ground.usable(&CPU));
-        Ok(Self { dir, path, ground: ground.clone(), cpu })
+        let (path, cpu) = (parent.path.join(name), parent.usable(&CPU));
+        Ok(Self { dir, path, parent: parent.clone(), cpu })
     }
 
     /// Whether somebody gave us the group that holds our directory.
     #[must_use]
     pub fn delegated(&self) -> bool {
-        self.ground.delegated
+        self.parent.delegated
     }
 
     pub(super) fn top(&self) -> &Path {
@@ -115,14 +115,14 @@ impl Hierarchy {
     /// each processor. False where the controller cannot be had.
     pub(super) fn weigh_together(&mut self, weight: u32) -> bool {
         // A host may have the controller and not hand it on: cgroup-v2.rst, "RT processes".
-        self.cpu = self.cpu && self.ground.enable(&CPU).is_ok();
+        self.cpu = self.cpu && self.parent.enable(&CPU).is_ok();
         if !self.cpu {
             return false;
         }
         let weight = weight.min(MAX_WEIGHT).to_string();
-        if self.ground.delegated {
+        if self.parent.delegated {
             // Not there where the unit's processes are elsewhere.
-            let _ = write_to(&self.ground.dir.join(SUPERVISOR).join("cpu.weight"), &weight);
+            let _ = write_to(&self.parent.dir.join(SUPERVISOR).join("cpu.weight"), &weight);
         }
         write_to(&self.dir.join("cpu.weight"), &weight).is_ok()
     }
@@ -136,7 +136,7 @@ impl Hierarchy {
         if !self.cpu {
             return Ok(());
         }
-        self.ground.enable(&CPU)?;
+        self.parent.enable(&CPU)?;
         let mut dir = self.dir.clone();
         enable_below(&dir, &CPU)?;
         for name in Path::new(&group.name) {
@@ -215,7 +215,7 @@ impl Hierarchy {
 pub(super) fn named(name: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open: Vec<PathBuf> =
-        Unified::find().map(|u| u.mount().to_owned()).into_iter().collect();
+        UnifiedHierarchy::find().map(|u| u.mount().to_owned()).into_iter().collect();
     while let Some(dir) = open.pop() {
         for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
             let file_name = entry.file_name();
@@ -245,7 +245,7 @@ mod tests {
         let ours = Hierarchy {
             dir: "/sys/fs/cgroup/unit/lambswool-x".into(),
             path: "/unit/lambswool-x".into(),
-            ground: Ground {
+            parent: ParentGroup {
                 dir: "/sys/fs/cgroup/unit".into(),
                 path: "/unit".into(),
                 delegated: true,
@@ -272,13 +272,13 @@ mod tests {
             }
         }
         fs::write(top.path().join("cgroup.controllers"), "cpu memory pids").unwrap();
-        let ground = Ground {
+        let parent = ParentGroup {
             dir: top.path().to_owned(),
             path: "/".into(),
             delegated: false,
             inhabited_by_us: false,
         };
-        let ours = Hierarchy { dir, path: "/lambswool-x".into(), ground, cpu: true };
+        let ours = Hierarchy { dir, path: "/lambswool-x".into(), parent, cpu: true };
         (top, ours)
     }
 
@@ -305,7 +305,7 @@ mod tests {
         let (top, mut ours) = pretended(&["s1"]);
         fs::create_dir(top.path().join(SUPERVISOR)).unwrap();
         fs::write(top.path().join(SUPERVISOR).join("cpu.weight"), "100").unwrap();
-        ours.ground.delegated = true;
+        ours.parent.delegated = true;
         assert!(ours.weigh_together(800));
         let read = |file: &str| fs::read_to_string(top.path().join(file)).unwrap();
         assert_eq!(read("cgroup.subtree_control"), "+cpu");
