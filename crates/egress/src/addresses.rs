@@ -1,11 +1,12 @@
-//! Addresses that are special, by IANA's registries of special-purpose addresses (RFC 6890) and what clouds say of theirs.
+//! SpecialNetwork-purpose addresses: IANA's registries (RFC 6890), and the metadata services of
+//! clouds.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// A network, and what its addresses are.
-pub(crate) type Special = (IpNet, &'static str);
+/// A network with the word for its purpose.
+pub(crate) type SpecialNetwork = (IpNet, &'static str);
 
 const fn v4(a: u8, b: u8, c: u8, d: u8, prefix: u8) -> IpNet {
     IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), prefix))
@@ -15,14 +16,15 @@ const fn v6(bits: u128, prefix: u8) -> IpNet {
     IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::from_bits(bits), prefix))
 }
 
-/// Addresses that stand for names in sandboxes: for measurements between networks (RFC 2544), and so on no internet.
+/// Addresses that stand for names in sandboxes: reserved for benchmarks between networks (RFC
+/// 2544), so they are on no internet.
 pub const FOR_NAMES: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(198, 18, 0, 0), 16);
 
 const METADATA: &str = "a cloud's service of metadata";
 const EMBEDDED: &str = "an IPv4 address within an IPv6 one";
 
-/// What nobody reaches, whatever the operator says.
-pub(crate) const NEVER: &[Special] = &[
+/// Networks that no function reaches, even if the operator allows them.
+pub(crate) const NEVER: &[SpecialNetwork] = &[
     (v4(0, 0, 0, 0, 8), "no host's address"),
     (v4(169, 254, 0, 0, 16), "link-local, where clouds have their metadata"),
     (v4(168, 63, 129, 16, 32), METADATA),
@@ -43,8 +45,8 @@ pub(crate) const NEVER: &[Special] = &[
     (v6(0xfd20_00ce << 96 | 0x254, 128), METADATA),
 ];
 
-/// What nobody reaches unless the operator says so: all that is not public.
-pub(crate) const NOT_PUBLIC: &[Special] = &[
+/// Networks that no function reaches unless the operator allows them: all that are not public.
+pub(crate) const NOT_PUBLIC: &[SpecialNetwork] = &[
     (v4(10, 0, 0, 0, 8), "private"),
     (v4(172, 16, 0, 0, 12), "private"),
     (v4(192, 168, 0, 0, 16), "private"),
@@ -64,8 +66,11 @@ pub(crate) const NOT_PUBLIC: &[Special] = &[
     (v6(0x8000 << 112, 1), "not global"),
 ];
 
-/// The most specific of these that holds all of a network.
-pub(crate) fn holding(list: &'static [Special], network: &IpNet) -> Option<&'static Special> {
+/// The most specific entry that contains all of a network.
+pub(crate) fn holding(
+    list: &'static [SpecialNetwork],
+    network: &IpNet,
+) -> Option<&'static SpecialNetwork> {
     let all = list.iter().filter(|(special, _)| special.contains(network));
     all.max_by_key(|(special, _)| special.prefix_len())
 }

@@ -1,5 +1,6 @@
-//! What the worker tells the proxy: one JSON object a packet, descriptors beside it. The proxy answers nothing, so that nobody
-//! waits for it: who connects before it listens waits in the kernel's queue.
+//! Orders of the worker to the proxy: one JSON object a packet, with descriptors beside it. The
+//! proxy answers nothing, so the worker never waits for it. A connection that comes before the
+//! proxy listens waits in the kernel's queue.
 
 use std::net::IpAddr;
 
@@ -11,54 +12,56 @@ use warden::isolation::Isolation;
 use crate::addresses::FOR_NAMES;
 use crate::rules::Rules;
 
-/// Longest packet, in bytes: as many of the longest rules as there may be, of which that is more than of destinations.
+/// Length limit of a packet, in bytes. Holds the maximum number of the longest rules, which take
+/// more than the destinations.
 pub const MAX_PACKET: usize = 64 << 10;
 
-/// From the worker. A sandbox is named by its number.
+/// An order from the worker. A sandbox is named by its number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum Order {
-    /// First of all: what bounds every function.
+    /// The first order: the bounds of every function.
     Bound {
-        /// The rules.
+        /// The operator's rules.
         rules: Rules,
-        /// Which lines of defence are in force.
+        /// The lines of defence in force.
         isolation: Isolation,
     },
-    /// A sandbox has come. Descriptors: its socket for names, where its [`Plan`] has one, then one that listens for each port.
+    /// A sandbox was made. Descriptors: its socket for name lookups, if its [`Plan`] has names,
+    /// then a listening socket for each port.
     Open {
-        /// Which.
+        /// The sandbox's number.
         sandbox: u64,
-        /// Whose it is, as `tenant/function`: what all share is shared out by this.
+        /// Its function, as `tenant/function`: shared limits are divided by it.
         owner: String,
-        /// Where it may connect to.
+        /// Destinations it may connect to.
         destinations: Vec<Destination>,
     },
-    /// It is paused: its connections end, and new ones wait.
+    /// A sandbox is paused: its connections are reset, and new ones wait.
     Pause {
-        /// Which.
+        /// The sandbox's number.
         sandbox: u64,
     },
-    /// It goes on.
+    /// A paused sandbox goes on.
     Resume {
-        /// Which.
+        /// The sandbox's number.
         sandbox: u64,
     },
-    /// It is gone.
+    /// A sandbox is being destroyed.
     Close {
-        /// Which.
+        /// The sandbox's number.
         sandbox: u64,
     },
 }
 
-/// What a list of destinations takes in a sandbox's network.
+/// The listeners and routes that a list of destinations needs in a sandbox's network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Networks whose addresses are local there: address and length of the prefix.
+    /// Networks whose addresses are made local there, each with the length of its prefix.
     pub networks: Vec<(IpAddr, u8)>,
-    /// Ports that are listened on.
+    /// Ports to listen on.
     pub ports: Vec<u16>,
-    /// Whether it asks for names.
+    /// Whether the sandbox may look up names.
     pub names: bool,
 }
 
@@ -91,7 +94,7 @@ mod tests {
     use warden::defence::Defence;
 
     use super::*;
-    use crate::rules::{MOST_RULES, Rule};
+    use crate::rules::{MAX_RULES, Rule};
 
     #[test]
     fn a_plan_has_each_network_and_port_once_and_a_place_for_names_where_there_are_some() {
@@ -115,7 +118,7 @@ mod tests {
         let order = Order::Open { sandbox: u64::MAX, owner, destinations };
         assert!(serde_json::to_vec(&order).unwrap().len() < MAX_PACKET);
         let rule = "[2001:db8:ffff:ffff:ffff:ffff:ffff:ffff]/128:65535".parse::<Rule>().unwrap();
-        let rules = vec![rule; MOST_RULES];
+        let rules = vec![rule; MAX_RULES];
         let rules = Rules { allow: rules.clone(), deny: rules, worker: Some(65535) };
         let all = Defence::ALL.iter().map(|one| one.name()).collect::<Vec<_>>().join("+");
         let isolation = format!("lean,unsafe-without={all}").parse().unwrap();

@@ -5,8 +5,9 @@
 //!   (nothing) ──────► serving ────────────────────► waiting ────────────────► serving
 //!                        └──────────── Close ──────────┴─► everything ends, the sockets close
 //! ```
-//! While it waits, nothing is accepted and nothing is open outside. Who connects meanwhile waits in the kernel's queue. What a
-//! pause or a close ends is reset at both ends, so that nobody takes half for all.
+//! While it waits, nothing is accepted and nothing is open outside; new connections wait in the
+//! kernel's queue. Connections that a pause or a close ends are reset at both ends, so that no peer
+//! takes half of a message for all of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,18 +17,18 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::names::LONGEST;
+use crate::names::MAX_QUERY;
 use crate::outside::end_abruptly;
-use crate::policy::{Means, Policy};
+use crate::policy::{Policy, Resources};
 use crate::shares::Owner;
 
-/// Connections of one sandbox at once; beyond, they are reset.
-const CONNECTIONS: usize = 128;
+/// Maximum number of connections of one sandbox; further ones are reset.
+const MAX_CONNECTIONS: usize = 128;
 
-/// Questions of one sandbox at once; beyond, they get no answer.
-const QUESTIONS: usize = 16;
+/// Maximum number of lookups of one sandbox at a time; further ones get no answer.
+const MAX_LOOKUPS: usize = 16;
 
-/// A sandbox that is served. It is no longer when this is dropped.
+/// A served sandbox. Dropping it ends the service.
 #[derive(Debug)]
 pub(crate) struct Guest {
     gate: watch::Sender<Option<CancellationToken>>,
@@ -35,18 +36,18 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    /// Begins to serve: `names` and `listeners` are in the sandbox's network.
+    /// Begins to serve; `names` and `listeners` are sockets in the sandbox's network.
     pub(crate) fn serve(
         sandbox: u64,
         owner: Owner,
         destinations: Vec<Destination>,
-        means: Means,
+        resources: Resources,
         names: Option<UdpSocket>,
         listeners: Vec<TcpListener>,
     ) -> Self {
         let (gate, opened) = watch::channel(Some(CancellationToken::new()));
-        let policy = Arc::new(Policy::new(sandbox, owner, destinations, means));
-        let own = Arc::new(Semaphore::new(CONNECTIONS));
+        let policy = Arc::new(Policy::new(sandbox, owner, destinations, resources));
+        let own = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         for listener in listeners {
             let (policy, opened) = (Arc::clone(&policy), opened.clone());
             tokio::spawn(accept_forever(policy, listener, opened, Arc::clone(&own)));
@@ -65,7 +66,7 @@ impl Guest {
         }
     }
 
-    /// Serves again.
+    /// Accepts connections again.
     pub(crate) fn resume(&self) {
         self.pause();
         self.gate.send_replace(Some(CancellationToken::new()));
@@ -79,7 +80,7 @@ impl Drop for Guest {
     }
 }
 
-/// Until the guest is gone.
+/// Accepts connections until the guest is dropped.
 async fn accept_forever(
     policy: Arc<Policy>,
     listener: TcpListener,
@@ -95,7 +96,7 @@ async fn accept_forever(
             () = live.cancelled() => continue,
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => stream,
-                // No descriptors: the queue stays, and some will be free again.
+                // Out of descriptors: the queue stays, and some descriptors will be free again.
                 Err(_) => {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
@@ -105,29 +106,31 @@ async fn accept_forever(
         if end_abruptly(&stream).is_err() {
             continue;
         }
-        // It may have been paused and resumed before this connection was made, by orders that nobody has read yet.
+        // The sandbox may have been paused and resumed before this connection was made, by orders
+        // that are still unread.
         policy.settled().await;
         let Some(live) = opened.borrow().clone() else { continue };
         let Ok(held) = Arc::clone(&own).try_acquire_owned() else { continue };
-        let Some(place) = policy.place() else { continue };
+        let Some(share) = policy.reserve() else { continue };
         let policy = Arc::clone(&policy);
         tokio::spawn(async move {
             tokio::select! {
-                // First: what the end of a connection means is asked after the order has come by which it ends.
+                // Checked first: an order to end the connection must be known before its end is
+                // interpreted.
                 biased;
                 () = live.cancelled() => {}
                 _ = policy.connection(&mut stream) => {}
             }
-            drop((stream, held, place));
+            drop((stream, held, share));
         });
     }
 }
 
-/// Until the guest is gone, and with it whoever waits for an answer.
+/// Answers lookups until the guest is dropped, which also drops pending ones.
 async fn answer_until(gone: CancellationToken, policy: Arc<Policy>, socket: UdpSocket) {
     let socket = Arc::new(socket);
-    let permits = Arc::new(Semaphore::new(QUESTIONS));
-    let mut bytes = [0; LONGEST];
+    let permits = Arc::new(Semaphore::new(MAX_LOOKUPS));
+    let mut bytes = [0; MAX_QUERY];
     while let Some(received) = gone.run_until_cancelled(socket.recv_from(&mut bytes)).await {
         let Ok((length, from)) = received else { continue };
         let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else { continue };
@@ -159,29 +162,29 @@ mod tests {
     use crate::policy::Bounds;
     use crate::shares::Shares;
 
-    /// Where eight names may be resolved at once, and as many connections be.
-    fn means(lookup: Lookup) -> Means {
+    /// Room for eight lookups and eight connections at a time.
+    fn resources(lookup: Lookup) -> Resources {
         let (ours, _) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .unwrap();
         let outside = Outside { connections: Shares::new(8), lookups: Shares::new(8), lookup };
         let orders = Arc::new(Inbox::new(ours).unwrap());
-        Means { bounds: Arc::new(Bounds::default()), outside, orders }
+        Resources { bounds: Arc::new(Bounds::default()), outside, orders }
     }
 
     fn list() -> Vec<Destination> {
         vec!["*.example.com:443".parse().unwrap()]
     }
 
-    /// A guest that only asks for names, and where it asks.
-    async fn asking(owner: &str, means: &Means) -> (Guest, SocketAddr) {
+    /// A guest that only looks up names, and the address of its name server.
+    async fn asking(owner: &str, resources: &Resources) -> (Guest, SocketAddr) {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let at = socket.local_addr().unwrap();
         let owner = Owner::new(owner);
-        (Guest::serve(1, owner, list(), means.clone(), Some(socket), Vec::new()), at)
+        (Guest::serve(1, owner, list(), resources.clone(), Some(socket), Vec::new()), at)
     }
 
-    /// Asks for a name; the answer comes to the socket.
+    /// Sends a lookup; the answer comes to the returned socket.
     async fn ask(at: SocketAddr, name: &str, kind: TYPE) -> UdpSocket {
         let mut packet = Packet::new_query(7);
         let name = Name::new_unchecked(name);
@@ -192,13 +195,14 @@ mod tests {
     }
 
     async fn answer(socket: UdpSocket) -> (RCODE, usize) {
-        let mut bytes = [0; LONGEST];
+        let mut bytes = [0; MAX_QUERY];
         let length = socket.recv(&mut bytes).await.unwrap();
         let packet = Packet::parse(&bytes[..length]).unwrap();
         (packet.rcode(), packet.answers.len())
     }
 
-    /// Lets lookups be answered that wait for it, however the test ends: a runtime waits for its threads.
+    /// Releases blocked lookups when the test ends, however it ends: a runtime waits for its
+    /// threads.
     struct Answering(&'static AtomicBool);
 
     impl Drop for Answering {
@@ -207,7 +211,7 @@ mod tests {
         }
     }
 
-    /// Waits for what takes no time but that of others.
+    /// Waits for a condition that only depends on other tasks.
     async fn until(what: &str, mut there: impl FnMut() -> bool) {
         let begin = Instant::now();
         while !there() {
@@ -218,13 +222,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_failure_of_the_resolver_is_told_as_one_and_not_as_a_missing_name() {
-        let means = means(|name, port| match name.split('.').next() {
+        let resources = resources(|name, port| match name.split('.').next() {
             Some("there") => Ok(vec![SocketAddr::from(([8, 8, 8, 8], port))]),
             Some("missing") => Err(ResolveError::NoName),
             Some("bare") => Err(ResolveError::NoAddress),
-            _ => Err(ResolveError::Failed("nobody answers".to_owned())),
+            _ => Err(ResolveError::Failed("no server answers".to_owned())),
         });
-        let (guest, at) = asking("acme/f", &means).await;
+        let (guest, at) = asking("acme/f", &resources).await;
         for (name, expected) in [
             ("there.example.com", RCODE::NoError),
             ("missing.example.com", RCODE::NameError),
@@ -252,13 +256,13 @@ mod tests {
             Err(ResolveError::NoName)
         }
         let answering = Answering(&ANSWERED);
-        let means = means(slow);
-        let (guest, at) = asking("acme/f", &means).await;
+        let resources = resources(slow);
+        let (guest, at) = asking("acme/f", &resources).await;
         let _asks = ask(at, "slow.example.com", TYPE::A).await;
-        let lookups = Arc::clone(&means.outside.lookups);
+        let lookups = Arc::clone(&resources.outside.lookups);
         until("nothing is looked up", || lookups.taken() == 1).await;
         drop(guest);
-        // Who waits for an answer would hold the socket, and by it the sandbox's network.
+        // A pending lookup would hold the socket, and by it the sandbox's network.
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
@@ -278,23 +282,23 @@ mod tests {
             Err(ResolveError::NoName)
         }
         let answering = Answering(&ANSWERED);
-        let means = means(slow);
+        let resources = resources(slow);
         let mut many = Vec::new();
         for sandbox in 0..8 {
-            let (guest, at) = asking("acme/slow", &means).await;
+            let (guest, at) = asking("acme/slow", &resources).await;
             let asks = ask(at, &format!("slow-{sandbox}.example.com"), TYPE::A).await;
-            // It has a share, or is told at once that it gets none.
+            // A sandbox has a share, or is refused at once.
             if sandbox < 3 {
-                until("it gets no share", || means.outside.lookups.taken() > sandbox).await;
+                until("it gets no share", || resources.outside.lookups.taken() > sandbox).await;
                 many.push((guest, Some(asks)));
             } else {
                 assert_eq!(answer(asks).await, (RCODE::ServerFailure, 0), "{sandbox}");
-                assert_eq!(means.outside.lookups.taken(), 3);
+                assert_eq!(resources.outside.lookups.taken(), 3);
                 many.push((guest, None));
             }
         }
         for other in ["acme/other", "zeta/slow"] {
-            let (_guest, at) = asking(other, &means).await;
+            let (_guest, at) = asking(other, &resources).await;
             let said = answer(ask(at, "quick.example.com", TYPE::A).await).await;
             assert_eq!(said, (RCODE::NameError, 0), "{other}");
         }
@@ -309,14 +313,14 @@ mod tests {
 
     #[tokio::test]
     async fn connections_beyond_a_functions_share_are_reset_and_anothers_are_not() {
-        let means = means(|_, _| Err(ResolveError::NoName));
-        let policy = |owner: &str| Policy::new(1, Owner::new(owner), list(), means.clone());
+        let resources = resources(|_, _| Err(ResolveError::NoName));
+        let policy = |owner: &str| Policy::new(1, Owner::new(owner), list(), resources.clone());
         let (one, another) = (policy("acme/f"), policy("acme/f"));
-        let places = [&one, &another, &one].map(Policy::place);
-        assert!(places.iter().all(Option::is_some));
-        assert!(one.place().is_none() && another.place().is_none());
-        assert!(policy("acme/g").place().is_some());
-        drop(places);
-        assert!(another.place().is_some());
+        let shares = [&one, &another, &one].map(Policy::reserve);
+        assert!(shares.iter().all(Option::is_some));
+        assert!(one.reserve().is_none() && another.reserve().is_none());
+        assert!(policy("acme/g").reserve().is_some());
+        drop(shares);
+        assert!(another.reserve().is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! The socket that orders come in by.
+//! The socket that delivers the worker's orders.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,15 +11,15 @@ use tokio::task::yield_now;
 
 use crate::control::Order;
 
-/// See the module's own words.
+/// Receives the worker's orders, in order.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    /// Of packets, which this type does not mind: nothing is read by it.
+    /// The socket of packets. Only watched by this type, never read as a stream.
     socket: UnixStream,
 }
 
 impl Inbox {
-    /// Takes over the connected socket. Inside a Tokio runtime.
+    /// Takes over the connected socket. Must be called inside a Tokio runtime.
     ///
     /// # Errors
     /// As `fcntl(2)` and `epoll_ctl(2)`.
@@ -29,10 +29,11 @@ impl Inbox {
         Ok(Self { socket: UnixStream::from_std(socket)? })
     }
 
-    /// The next order with what comes along, read into `packet`; none when the worker is gone.
+    /// Receives the next order and its descriptors, using `packet` as buffer; none when the worker
+    /// is gone.
     ///
     /// # Errors
-    /// When it brings what is no order.
+    /// When a packet is no order.
     pub(crate) async fn next(
         &self,
         packet: &mut [u8],
@@ -49,8 +50,9 @@ impl Inbox {
         Ok(Some((order, received.fds?)))
     }
 
-    /// Returns when whatever had come before has been obeyed. The worker tells us that a sandbox is gone before it has its
-    /// processes killed: who sees the end of a connection, and then asks here, knows by what it has ended.
+    /// Returns when all orders that had arrived before this call are carried out. The worker
+    /// announces that a sandbox is gone before it has the processes killed. So after this wait a
+    /// connection's task knows whether a close was the function's own or the end of the sandbox.
     pub(crate) async fn settled(&self) {
         while self.unread() {
             yield_now().await;
@@ -60,7 +62,7 @@ impl Inbox {
     fn unread(&self) -> bool {
         let mut one = [PollFd::new(&self.socket, PollFlags::IN)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // Once the worker is gone, everything ends: nobody need wait for that.
+        // Once the worker is gone everything ends: there is no order to wait for.
         poll(&mut one, Some(&at_once)).is_ok() && one[0].revents() == PollFlags::IN
     }
 }

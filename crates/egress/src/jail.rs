@@ -1,14 +1,14 @@
-//! The proxy's own walls. Entered by the single-threaded program that the warden has executed as root, before it hears
-//! anything.
+//! How the proxy confines itself. Called by the single-threaded program that the warden executes as
+//! root, before it reads any input.
 //!
 //! | wall | what is left |
 //! | --- | --- |
-//! | uid of its own, no capability | nobody's rights |
+//! | uid of its own, no capability | no rights over other processes and files |
 //! | cgroup, by the warden | memory, threads |
-//! | Landlock | reading what a resolver reads; no writing, no executing; no listening by TCP, no abstract socket, no signal outside |
-//! | seccomp | what an instance's filter lists |
+//! | Landlock | reading a resolver's files; no writing, executing, TCP listening, abstract sockets, or signals to outside |
+//! | seccomp | the system calls of an instance's filter |
 //!
-//! It keeps the host's network: that is what it is for.
+//! It keeps the host's network: connecting to that is its purpose.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -26,10 +26,11 @@ use warden::uids::PROXY;
 
 const CONTROL: i32 = 3;
 
-/// Two for each connection.
+/// Limit on descriptors: two for each connection.
 const DESCRIPTORS: u64 = 16 << 10;
 
-/// Settings, hosts, libraries that a resolver loads, and where services for names keep what `/etc` leads to.
+/// Files that a resolver reads: settings, hosts, its libraries, and the targets of links in `/etc`
+/// of name services.
 const READABLE: [&str; 10] = [
     "/etc",
     "/usr",
@@ -43,7 +44,8 @@ const READABLE: [&str; 10] = [
     "/dev/urandom",
 ];
 
-/// Goes to jail, for good. Once, by a process of one thread, before it reads from anybody. Returns the control socket.
+/// Confines the process for good. Call it once, in a process with one thread, before any input is
+/// read. Returns the control socket.
 ///
 /// # Errors
 /// The step that failed: the process must end.
@@ -51,7 +53,7 @@ pub fn enter() -> Result<OwnedFd, JailError> {
     sys::descriptors::raise(DESCRIPTORS);
     let control = sys::descriptors::take(CONTROL).map_err(step("find the control socket"))?;
     leave_root(PROXY)?;
-    // The change of ids has cleared it.
+    // The change of ids has cleared the signal.
     die_with_parent().map_err(step("be bound to the warden"))?;
     confine(restrict, &filter::build(Role::Instance, true, Isolation::LEAN, Network::None))?;
     Ok(control)

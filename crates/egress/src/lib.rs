@@ -1,22 +1,39 @@
-//! What a sandbox may reach outside: the rules, and the proxy that opens nothing else.
+//! Outgoing connections of functions: the rules, and `wool-egress`, the proxy that connects for
+//! them.
 //!
 //! ```text
 //!   sandbox, a network of its own          wool-egress, the host's network, a uid of its own
 //!   ─────────────────────────────          ─────────────────────────────────────────────────
-//!   getaddrinfo(api.example.com) ── UDP ─► names: on the list? resolved outside? ─► 198.18.0.1, made up for this sandbox
-//!   connect(198.18.0.1:443) ─────── TCP ─► accept; getsockname = 198.18.0.1:443 ─► api.example.com
-//!                                           on the list at this port? resolve ─► each address: rules ─► connect, relay
+//!   getaddrinfo(api.example.com) ── UDP ─► names: on the list? resolved outside?
+//!                                             ─► 198.18.0.1, made up for this sandbox
+//!   connect(198.18.0.1:443) ─────── TCP ─► accept; getsockname = 198.18.0.1:443
+//!                                             ─► api.example.com: on the list at this port?
+//!                                             ─► resolve ─► each address: rules ─► connect, relay
 //!   connect(192.0.2.7:5432) ─────── TCP ─► on the list as an address? rules ─► connect, relay
 //! ```
-//! A sandbox never learns an address of a name and so cannot keep one: who is behind a name is asked and judged for every
-//! connection, and the address that was judged is the one that is connected to. Listening sockets are all that the proxy has
-//! of a sandbox, and sockets in a namespace with nothing but loopback all that the sandbox has of the proxy.
 //!
-//! Failures: a destination that is not on the list has no route or no listener in the sandbox (at once, by the kernel); one
-//! that the rules refuse, that cannot be reached or does not answer is reset after the sandbox's own connect has succeeded. A name
-//! that is not there outside is not there inside, one that the host's resolver fails at is a failure of the server's. What ends
-//! before both ends have said all is reset at both. When the proxy dies, its listeners go: connections are refused, and the worker
-//! gives such instances up.
+//! A sandbox has no route to any real network. The warden makes the listed addresses and ports
+//! local in the sandbox's network namespace, listens there, and hands the listening sockets to the
+//! proxy. The proxy judges each connection and makes it from the host's network. See decision 13.
+//!
+//! **Callers.** `container` sends the proxy its orders ([`control`]); `platform` checks a deploy's
+//! destinations against the same [`Rules`]; the warden executes `wool-egress` (`main.rs`).
+//!
+//! **Guarantees.** A sandbox never learns a name's real address, so it cannot keep one: each
+//! connection to a name is resolved and judged anew, and the judged address is the one connected
+//! to. The proxy has nothing of a sandbox but its listening sockets; the sandbox reaches nothing of
+//! the proxy but these, in a namespace with only loopback.
+//!
+//! **Failures**
+//!
+//! | cause | what the sandbox sees |
+//! | --- | --- |
+//! | destination not on the list | no route or no listener: refused at once, by the kernel |
+//! | refused by a rule, unreachable, or silent | a reset after its own connect has succeeded |
+//! | name does not exist outside | NXDOMAIN |
+//! | host's resolver fails | SERVFAIL |
+//! | one end closes before both have finished | a reset at both ends |
+//! | the proxy dies | connections are refused; the worker gives such instances up |
 
 #![forbid(unsafe_code)]
 
@@ -33,4 +50,4 @@ mod relay;
 pub mod rules;
 mod shares;
 
-pub use rules::{MOST_RULES, Refusal, Rule, RuleError, Rules};
+pub use rules::{MAX_RULES, Refusal, Rule, RuleError, Rules};

@@ -1,4 +1,5 @@
-//! `wool-egress`: started by the warden, never by hand. Standard input is nothing; descriptor 3 is the worker's.
+//! `wool-egress`: started by the warden, never by hand. Standard input is empty; descriptor 3 is
+//! the worker's socket.
 
 #![forbid(unsafe_code)]
 

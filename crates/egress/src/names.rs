@@ -1,9 +1,10 @@
-//! Names as a sandbox sees them: an address of its own for each, made up here.
+//! Names as a sandbox sees them: the proxy makes up an address for each.
 //!
-//! A question for a name of the list that has an address outside is answered with one of [`FOR_NAMES`]. One that is not on the
-//! list, leads nowhere that may be reached, or is not there outside, is not there (NXDOMAIN); one that the host's resolver
-//! fails at may be there, and is to be asked for again (SERVFAIL). What is asked beside an IPv4 address has no answer, so that
-//! clients take that one; who is behind the name outside may well be reached by IPv6.
+//! A lookup of a listed name that has an address outside is answered with one of [`FOR_NAMES`]. The
+//! answer is NXDOMAIN for a name that is not listed, leads only to forbidden addresses, or does not
+//! exist outside. It is SERVFAIL, so that the client asks again, where the host's resolver fails.
+//! Lookups of other types than A have an empty answer, so that clients use IPv4; the proxy may
+//! still reach the name by IPv6 outside.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -14,32 +15,32 @@ use simple_dns::{CLASS, Packet, PacketFlag, QCLASS, QTYPE, RCODE, ResourceRecord
 
 use crate::addresses::FOR_NAMES;
 
-/// Names of one sandbox: it can have as many behind a star as it likes.
-const MOST: u32 = 4096;
+/// Maximum number of names of one sandbox: a wildcard allows any number.
+const MAX_NAMES: u32 = 4096;
 
-/// How long a client may keep an answer, in seconds: it stays true for as long as the sandbox lives.
-const KEEP: u32 = 60;
+/// Time to live of an answer, in seconds. The answer stays true for as long as the sandbox lives.
+const TTL_SECONDS: u32 = 60;
 
-/// Longest question that is read, in bytes (RFC 1035, 2.3.4; EDNS is not needed for them).
-pub(crate) const LONGEST: usize = 512;
+/// Length limit of a query, in bytes (RFC 1035, 2.3.4; EDNS is not needed for such queries).
+pub(crate) const MAX_QUERY: usize = 512;
 
-/// Names that have been given an address.
+/// Names that were given an address.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     names: Vec<Arc<str>>,
-    places: HashMap<Arc<str>, u32>,
+    indexes: HashMap<Arc<str>, u32>,
 }
 
 impl Names {
-    /// The address of a name; a new one for a new name. None: there are too many.
+    /// The address of a name, made up for a new name. None when there are too many names.
     pub(crate) fn address_of(&mut self, name: &str) -> Option<Ipv4Addr> {
-        let at = match self.places.get(name) {
+        let at = match self.indexes.get(name) {
             Some(at) => *at,
             None => {
-                let at = u32::try_from(self.names.len()).ok().filter(|at| *at < MOST)?;
+                let at = u32::try_from(self.names.len()).ok().filter(|at| *at < MAX_NAMES)?;
                 let name: Arc<str> = name.into();
                 self.names.push(Arc::clone(&name));
-                self.places.insert(name, at);
+                self.indexes.insert(name, at);
                 at
             }
         };
@@ -47,38 +48,38 @@ impl Names {
         Some(Ipv4Addr::from(u32::from(FOR_NAMES.addr()) + 1 + at))
     }
 
-    /// Whose address it is.
+    /// The name that has this address.
     pub(crate) fn name_at(&self, address: Ipv4Addr) -> Option<Arc<str>> {
         let at = u32::from(address).checked_sub(u32::from(FOR_NAMES.addr()) + 1)?;
         self.names.get(usize::try_from(at).ok()?).cloned()
     }
 }
 
-/// A question that has come.
+/// A received query.
 #[derive(Debug)]
 pub(crate) struct Question<'a> {
     packet: Packet<'a>,
-    /// In lower case, without a dot at its end.
+    /// The name in lower case, without a final dot.
     pub(crate) name: String,
-    /// It is for an IPv4 address.
+    /// Whether it asks for an IPv4 address.
     pub(crate) address: bool,
 }
 
-/// What is answered.
+/// The content of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Said {
-    /// This address.
+pub(crate) enum Response {
+    /// One IPv4 address.
     Address(Ipv4Addr),
-    /// The name is there, and has nothing of the kind.
+    /// The name exists, without a record of this type.
     Nothing,
-    /// There is no such name.
+    /// The name does not exist.
     NoName,
-    /// Ask again later.
+    /// The lookup failed: the client may ask again.
     Failed,
 }
 
 impl<'a> Question<'a> {
-    /// Reads one; none where it is none, or more than one.
+    /// Decodes a query; none where the packet is no query, or has more than one question.
     pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
         let packet = Packet::parse(bytes).ok()?;
         let [question] = &packet.questions[..] else { return None };
@@ -90,8 +91,8 @@ impl<'a> Question<'a> {
         Some(Self { packet, name, address })
     }
 
-    /// The answer's bytes.
-    pub(crate) fn answer(self, said: Said) -> Option<Vec<u8>> {
+    /// Encodes the answer; none where it cannot be encoded.
+    pub(crate) fn answer(self, said: Response) -> Option<Vec<u8>> {
         let recursion = self.packet.has_flags(PacketFlag::RECURSION_DESIRED);
         let mut reply = Packet::new_reply(self.packet.id());
         reply.set_flags(PacketFlag::RECURSION_AVAILABLE);
@@ -100,14 +101,14 @@ impl<'a> Question<'a> {
         }
         let question = self.packet.questions.into_iter().next()?;
         match said {
-            Said::Address(address) => {
+            Response::Address(address) => {
                 let data = RData::A(A { address: address.into() });
                 let name = question.qname.clone();
-                reply.answers.push(ResourceRecord::new(name, CLASS::IN, KEEP, data));
+                reply.answers.push(ResourceRecord::new(name, CLASS::IN, TTL_SECONDS, data));
             }
-            Said::Nothing => {}
-            Said::NoName => *reply.rcode_mut() = RCODE::NameError,
-            Said::Failed => *reply.rcode_mut() = RCODE::ServerFailure,
+            Response::Nothing => {}
+            Response::NoName => *reply.rcode_mut() = RCODE::NameError,
+            Response::Failed => *reply.rcode_mut() = RCODE::ServerFailure,
         }
         reply.questions.push(question);
         reply.build_bytes_vec().ok()
@@ -143,9 +144,10 @@ mod tests {
     #[test]
     fn names_without_end_end() {
         let mut names = Names::default();
-        let given = (0..2 * MOST).filter_map(|n| names.address_of(&format!("{n}.example.com")));
+        let given =
+            (0..2 * MAX_NAMES).filter_map(|n| names.address_of(&format!("{n}.example.com")));
         let given: Vec<_> = given.collect();
-        assert_eq!(given.len(), MOST as usize);
+        assert_eq!(given.len(), MAX_NAMES as usize);
         assert!(given.iter().all(|address| FOR_NAMES.contains(address)));
         assert!(names.address_of("1.example.com").is_some());
     }
@@ -155,7 +157,7 @@ mod tests {
         let bytes = ask("API.example.com", TYPE::A);
         let question = Question::read(&bytes).unwrap();
         assert_eq!((question.name.as_str(), question.address), ("api.example.com", true));
-        let answer = question.answer(Said::Address(Ipv4Addr::new(198, 18, 0, 1))).unwrap();
+        let answer = question.answer(Response::Address(Ipv4Addr::new(198, 18, 0, 1))).unwrap();
         let answer = Packet::parse(&answer).unwrap();
         assert_eq!((answer.id(), answer.rcode(), answer.questions.len()), (7, RCODE::NoError, 1));
         let expected = A { address: Ipv4Addr::new(198, 18, 0, 1).into() };
@@ -163,7 +165,7 @@ mod tests {
         let bytes = ask("x.example.com", TYPE::AAAA);
         let question = Question::read(&bytes).unwrap();
         assert!(!question.address);
-        let answer = question.answer(Said::NoName).unwrap();
+        let answer = question.answer(Response::NoName).unwrap();
         let answer = Packet::parse(&answer).unwrap();
         assert_eq!((answer.rcode(), answer.answers.len()), (RCODE::NameError, 0));
     }

@@ -1,4 +1,4 @@
-//! The world as the proxy sees it: the host's resolver, and addresses to connect to.
+//! The host's network as the proxy uses it: its resolver, and connections to addresses.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -15,26 +15,27 @@ use tokio::time::timeout;
 use crate::rules::{Refusal, Rules};
 use crate::shares::Shares;
 
-/// Connections of all sandboxes at once: each takes two descriptors and two buffers.
-const CONNECTIONS: usize = 4096;
+/// Maximum number of connections of all sandboxes: each takes two descriptors and two buffers.
+const MAX_CONNECTIONS: usize = 4096;
 
-/// Names of all sandboxes that are resolved at once: each takes a thread.
-pub(crate) const LOOKUPS: usize = 256;
+/// Maximum number of lookups of all sandboxes at a time: each takes a thread.
+pub(crate) const MAX_LOOKUPS: usize = 256;
 
-/// How long one address may take to answer.
-const CONNECT: Duration = Duration::from_secs(10);
+/// Timeout of a connect to one address.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Bytes that the kernel buffers each way, before it doubles them (socket(7)): it grows them no further then, as it would to
-/// megabytes for a peer that sends faster than a function reads.
+/// Size of the kernel's buffer each way, in bytes, before it doubles it (socket(7)). A fixed size
+/// stops the kernel from growing it to megabytes for a peer that sends faster than a function
+/// reads.
 const BUFFER: u32 = 128 << 10;
 
-/// Addresses of one name that are tried.
-const TRIED: usize = 4;
+/// How many addresses of one name are tried.
+const MAX_TRIES: usize = 4;
 
-/// What leads a name somewhere; it blocks.
+/// Resolves a name and port to addresses; blocks.
 pub(crate) type Lookup = fn(&str, u16) -> Result<Vec<SocketAddr>, ResolveError>;
 
-/// What all sandboxes have outside together.
+/// The share of the host's network that all sandboxes have together.
 #[derive(Clone, Debug)]
 pub(crate) struct Outside {
     pub(crate) connections: Arc<Shares>,
@@ -43,17 +44,17 @@ pub(crate) struct Outside {
 }
 
 impl Outside {
-    /// The host's own.
+    /// The host's resolver.
     pub(crate) fn of_host() -> Self {
-        let (connections, lookups) = (Shares::new(CONNECTIONS), Shares::new(LOOKUPS));
+        let (connections, lookups) = (Shares::new(MAX_CONNECTIONS), Shares::new(MAX_LOOKUPS));
         Self { connections, lookups, lookup: addresses }
     }
 
-    /// Asks the resolver. `held` is given back when that has answered, be it long after everybody has ceased to wait: until then it
-    /// has a thread, and `getaddrinfo(3)` cannot be broken off.
+    /// Resolves a name. `held` is released when the resolver returns, even if the caller has long
+    /// stopped waiting: `getaddrinfo(3)` cannot be interrupted and occupies a thread until then.
     ///
     /// # Errors
-    /// When there is no such name, or no answer.
+    /// When the name does not exist, or the lookup fails.
     pub(crate) async fn resolve(
         &self,
         name: &str,
@@ -70,10 +71,10 @@ impl Outside {
     }
 }
 
-/// Those of some addresses that may be connected to.
+/// The addresses among these that the rules permit.
 ///
 /// # Errors
-/// Why not, where none may.
+/// Why not, when none is permitted.
 pub(crate) fn permitted(
     rules: &Rules,
     found: &[SocketAddr],
@@ -87,14 +88,15 @@ pub(crate) fn permitted(
     Ok(good.into_iter().map(|(to, _)| to).collect())
 }
 
-/// Connects to the first that answers. Closing the connection resets it, until [`end_in_order`].
+/// Connects to the first address that answers. Closing the connection resets it, until
+/// [`end_in_order`].
 ///
 /// # Errors
-/// The last one's.
+/// The error of the last address.
 pub(crate) async fn connect(to: &[SocketAddr]) -> io::Result<TcpStream> {
     let mut failed = io::ErrorKind::NotFound.into();
-    for address in to.iter().take(TRIED) {
-        match timeout(CONNECT, socket(address)?.connect(*address)).await {
+    for address in to.iter().take(MAX_TRIES) {
+        match timeout(CONNECT_TIMEOUT, socket(address)?.connect(*address)).await {
             Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(error)) => failed = error,
             Err(late) => failed = late.into(),
@@ -111,8 +113,8 @@ fn socket(to: &SocketAddr) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// From now on, whoever closes a socket resets its connection: a task that is dropped, or the kernel when this process is
-/// killed. Half of what somebody had to say is not to pass for all of it.
+/// From now on, closing this socket resets its connection, whether a task is dropped or the kernel
+/// closes it with the process. The peer then knows that it may not have received everything.
 ///
 /// # Errors
 /// As `setsockopt(2)`.
@@ -120,7 +122,7 @@ pub(crate) fn end_abruptly(socket: impl AsFd) -> io::Result<()> {
     Ok(set_socket_linger(socket, Some(Duration::ZERO))?)
 }
 
-/// From now on, closing it says that all was said.
+/// From now on, closing this socket ends the connection in order: everything was sent.
 ///
 /// # Errors
 /// As `setsockopt(2)`.
@@ -152,7 +154,7 @@ mod tests {
         let found = found.map(|address| address.parse().unwrap());
         let good = permitted(&rules, &found, &own).unwrap();
         assert_eq!(good, [found[1]]);
-        // A name that has begun to lead inside leads nowhere.
+        // A name that now resolves to a private address is refused.
         let rebound = permitted(&rules, &found[..1], &own).unwrap_err();
         assert!(matches!(rebound, Some(Refusal::NotPublic { .. })), "{rebound:?}");
     }

@@ -1,4 +1,5 @@
-//! Bytes from one connection to another, both ways, until both ends have said all, or neither says anything for too long.
+//! Copies bytes between two connections, both ways, until both ends have finished or the connection
+//! is idle for too long.
 
 use std::io;
 use std::sync::Mutex;
@@ -10,13 +11,13 @@ use tokio::time::{Instant, timeout};
 
 use crate::inbox::Inbox;
 
-/// What is read at once, in each direction.
+/// Size of one read in each direction, in bytes.
 const CHUNK: usize = 16 << 10;
 
-/// When something last passed, in either direction.
-struct Last(Mutex<Instant>);
+/// The time of the last byte, in either direction.
+struct LastActivity(Mutex<Instant>);
 
-impl Last {
+impl LastActivity {
     fn now(&self) {
         *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Instant::now();
     }
@@ -26,18 +27,20 @@ impl Last {
     }
 }
 
-/// Relays until both directions have ended. What one end has closed for writing is closed for the other; what the sandbox has,
-/// only after the `orders` that had come before: a process that is killed closes, too.
+/// Relays until both directions have ended. The end of one peer's data is passed on to the other.
+/// That of the sandbox is passed on only after the `orders` that had arrived before: a process that
+/// is killed closes its socket, too.
 ///
 /// # Errors
-/// When either end breaks, or nothing has passed for `idle`: then both are to be reset, so that nobody takes half for all.
+/// When either end breaks, or nothing has passed for `idle`. Both connections must then be reset,
+/// so that no peer takes half of a message for all of it.
 pub(crate) async fn relay(
     inside: &mut TcpStream,
     outside: &mut TcpStream,
     idle: Duration,
     orders: &Inbox,
 ) -> io::Result<()> {
-    let last = Last(Mutex::new(Instant::now()));
+    let last = LastActivity(Mutex::new(Instant::now()));
     let (from_inside, mut to_inside) = inside.split();
     let (from_outside, mut to_outside) = outside.split();
     let out = async {
@@ -52,18 +55,18 @@ pub(crate) async fn relay(
     tokio::try_join!(out, back).map(drop)
 }
 
-/// Until there is no more.
+/// Copies one direction to its end.
 async fn one_way(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
-    last: &Last,
+    last: &LastActivity,
     idle: Duration,
 ) -> io::Result<()> {
     let mut bytes = vec![0; CHUNK];
     loop {
         let got = match timeout(idle, from.read(&mut bytes)).await {
             Ok(got) => got?,
-            // The other direction may be at work.
+            // The other direction may be active.
             Err(_) if last.ago() < idle => continue,
             Err(_) => return Err(io::ErrorKind::TimedOut.into()),
         };
@@ -100,7 +103,8 @@ mod tests {
         (ours, theirs)
     }
 
-    /// What a service reads to the end of a function's connection, which the order, if there is one, had forestalled.
+    /// What a service reads until the end of a function's connection. `order`, if there is one, was
+    /// sent before that end.
     async fn read_by_a_service(order: Option<Order>) -> io::Result<Vec<u8>> {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
@@ -123,14 +127,15 @@ mod tests {
             }
         });
         service.read_exact(&mut half).await.unwrap();
-        // As the kernel does it for whom it kills, after the worker has told us.
+        // The kernel closes the sockets of a killed process after the worker has sent the order.
         if let Some(order) = &order {
             let packet = serde_json::to_vec(order).unwrap();
             sys::scm::send(ours.as_fd(), &packet, &[], true).unwrap();
         }
         drop(function);
         if order.is_some() {
-            // Until the end is seen here, too: the order is obeyed as late as can be.
+            // Long enough for the end to be seen here too: the order is carried out as late as can
+            // be.
             tokio::time::sleep(Duration::from_millis(50)).await;
             orders.next(&mut vec![0; MAX_PACKET]).await.unwrap().unwrap();
             live.cancel();

@@ -1,9 +1,11 @@
-//! Which addresses may be connected to: ours, and the operator's that bound every function.
+//! Which addresses may be connected to: built-in rules, and the operator's rules for every
+//! function.
 //!
-//! The most specific rule that holds an address decides, as in a routing table: by the length of its prefix, then one with a
-//! port before one without, then the operator's before ours, then a refusal. Ours refuse all that is not public, and as
-//! single addresses those of this host. Before any rule stands what nobody reaches: [`addresses::NEVER`](crate::addresses)
-//! and the worker's own API.
+//! The most specific rule that contains an address decides, as in a routing table: the longest
+//! prefix; then a rule with a port before one without; then the operator's before a built-in one;
+//! then a refusal. The built-in rules refuse every address that is not public, and each address of
+//! this host. Two refusals stand above all rules: [`addresses::NEVER`](crate::addresses) and the
+//! worker's own API.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -36,7 +38,7 @@ impl Rule {
         self.network.contains(network) && self.port.is_none_or(|own| own == port)
     }
 
-    /// How specific it is.
+    /// Sorts rules by how specific they are: prefix length, then whether there is a port.
     fn weight(&self) -> (u8, bool) {
         (self.network.prefix_len(), self.port.is_some())
     }
@@ -46,7 +48,7 @@ impl FromStr for Rule {
     type Err = RuleError;
 
     fn from_str(text: &str) -> Result<Self, RuleError> {
-        // As a destination, which has a port in any case.
+        // Parsed as a destination, which always has a port.
         let parse = |text: &str| match text.parse::<Destination>() {
             Ok(Destination { host: Host::Addresses(network), port }) => Some((network, port)),
             _ => None,
@@ -83,57 +85,57 @@ impl From<Rule> for String {
     }
 }
 
-/// Most rules of each list: the proxy is told of both in one packet.
-pub const MOST_RULES: usize = 512;
+/// Maximum number of rules in each list: one packet tells the proxy of both.
+pub const MAX_RULES: usize = 512;
 
-/// What bounds every function of a worker.
+/// The operator's rules for every function of a worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
-    /// What may be reached, too.
+    /// Networks that may be reached although they are not public.
     pub allow: Vec<Rule>,
-    /// What may not be reached.
+    /// Networks that may not be reached.
     pub deny: Vec<Rule>,
-    /// The port of the worker's API: at this host it is never reached.
+    /// The port of the worker's API, which no function reaches at this host.
     pub worker: Option<u16>,
 }
 
 /// Why a destination may not be connected to.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// Whatever anybody says.
+    /// No rule can allow this network.
     #[error("{network} is {what}: no function reaches that")]
     Never {
-        /// Where.
+        /// The refused network.
         network: IpNet,
-        /// What it is.
+        /// The purpose of that network.
         what: &'static str,
     },
-    /// The control plane is not for functions.
+    /// The worker's own API is not for functions.
     #[error("port {0} of this host is the worker's own API: no function reaches that")]
     Worker(u16),
     /// One of this host's own addresses.
     #[error("{0} is this host itself: its operator would have to name it in `egress_allow`")]
     Own(IpAddr),
-    /// No public address.
+    /// The network is not public, and the operator does not allow it.
     #[error("{network} is {what}: its operator would have to name it in `egress_allow`")]
     NotPublic {
-        /// Where.
+        /// The refused network.
         network: IpNet,
-        /// What it is.
+        /// The purpose of that network.
         what: &'static str,
     },
-    /// The operator's own refusal.
+    /// The operator denies this network.
     #[error("{0} is in the operator's `egress_deny`")]
     Denied(IpNet),
 }
 
 impl Rules {
-    /// Whether an address may be connected to; `own` are those of this host.
+    /// Judges one address; `own` are the addresses of this host.
     ///
     /// # Errors
-    /// Why not.
+    /// Why the address may not be connected to.
     pub fn judge(&self, to: SocketAddr, own: &[IpAddr]) -> Result<(), Refusal> {
-        // What a resolver hands out as ::ffff:127.0.0.1 is 127.0.0.1.
+        // An address that a resolver writes as ::ffff:127.0.0.1 is 127.0.0.1.
         let address = to.ip().to_canonical();
         let network = IpNet::from(address);
         never(&network)?;
@@ -151,10 +153,11 @@ impl Rules {
         self.bounds(&network, to.port())
     }
 
-    /// Whether what a function asks for can ever be reached: of networks all that is in them, of names nothing is known yet.
+    /// Judges a destination at deploy time: a network must be reachable as a whole; of a name
+    /// nothing is known yet.
     ///
     /// # Errors
-    /// Why not.
+    /// Why the destination can never be reached.
     pub fn judge_wish(&self, wish: &Destination) -> Result<(), Refusal> {
         let Host::Addresses(network) = &wish.host else { return Ok(()) };
         never(network)?;
@@ -172,7 +175,7 @@ impl Rules {
         }
     }
 
-    /// What the operator's most specific rule says, and the length of its prefix.
+    /// The verdict of the operator's most specific rule, and the length of its prefix.
     fn decided(&self, network: &IpNet, port: u16) -> Option<(bool, u8)> {
         let best = |rules: &[Rule]| {
             rules.iter().filter(|rule| rule.holds(network, port)).map(Rule::weight).max()
@@ -229,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_reaches_is_opened_by_no_rule() {
+    fn no_rule_opens_a_forbidden_network() {
         let all = rules(
             &["0.0.0.0/0", "[::]/0", "169.254.169.254", "[fe80::]/10", "[fd00:ec2::254]"],
             &[],
@@ -289,10 +292,10 @@ mod tests {
         ] {
             assert_eq!(judged(&some, to).is_ok(), reached, "{to}");
         }
-        // Of two that are as specific, the refusal; the operator's before ours.
+        // Of two equally specific rules, a refusal wins; otherwise the operator's.
         assert!(judged(&rules(&["10.0.0.0/8"], &["10.0.0.0/8"]), "10.0.0.1:80").is_err());
         assert!(judged(&rules(&["10.0.0.0/8"], &[]), "10.0.0.1:80").is_ok());
-        // What opens the world opens neither what is private nor this host.
+        // Allowing the whole internet allows neither private networks nor this host.
         let world = rules(&["0.0.0.0/0"], &[]);
         assert!(
             judged(&world, "10.0.0.1:80").is_err() && judged(&world, "198.51.100.1:80").is_err()

@@ -1,13 +1,15 @@
-//! What there is only so much of for all sandboxes together, and how much of it each tenant and each function may have.
+//! A limited resource that all sandboxes share, and how much of it each tenant and function may
+//! have.
 //!
-//! A tenant may have three times as many as are free, and a function as many as are left to its tenant by that. Nothing is kept
-//! for who never comes, nobody is asked to give any back, and whoever comes next finds some, however many sandboxes
-//! one function has: alone, a tenant takes three quarters of all, a function three eighths.
+//! A tenant may have three times as many as are free; a function may have as many as that leaves
+//! its tenant. So nothing is reserved for absent tenants and nothing is taken back, yet the next
+//! tenant always finds some, however many sandboxes one function has. Alone, a tenant can take
+//! three quarters of all, and a function three eighths.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Whose a sandbox is: `tenant/function`.
+/// The function that owns a sandbox: `tenant/function`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner(Arc<str>);
 
@@ -25,28 +27,28 @@ impl Owner {
     }
 }
 
-/// So many of something.
+/// A fixed number of units, divided among owners.
 #[derive(Debug)]
 pub(crate) struct Shares {
     most: usize,
-    taken: Mutex<Taken>,
+    taken: Mutex<Usage>,
 }
 
-/// What is taken, of all and by whom: who has none is not there.
+/// Units in use: of all, and by owner. Owners without any are not listed.
 #[derive(Debug, Default)]
-struct Taken {
+struct Usage {
     all: usize,
     tenants: HashMap<String, usize>,
     functions: HashMap<String, usize>,
 }
 
-impl Taken {
-    /// Whether somebody may have one more of `most`.
+impl Usage {
+    /// Whether `owner` may have one more of `most`.
     fn admits(&self, most: usize, owner: &Owner) -> bool {
         let of = |counts: &HashMap<String, usize>, name| counts.get(name).copied().unwrap_or(0);
         let (tenant, function) =
             (of(&self.tenants, owner.tenant()), of(&self.functions, owner.function()));
-        // Each that the tenant takes is one more of its own and one less that is free.
+        // Each unit that the tenant takes is one more of its own and one less that is free.
         let left = (3 * (most - self.all)).saturating_sub(tenant) / 4;
         function < left
     }
@@ -57,7 +59,7 @@ impl Shares {
         Arc::new(Self { most, taken: Mutex::default() })
     }
 
-    /// Takes one, where the owner may have one more.
+    /// Takes one unit, if the owner may have one more.
     pub(crate) fn take(self: &Arc<Self>, owner: &Owner) -> Option<Share> {
         let mut taken = self.lock();
         if !taken.admits(self.most, owner) {
@@ -69,18 +71,18 @@ impl Shares {
         Some(Share { of: Arc::clone(self), owner: owner.clone() })
     }
 
-    /// How many are taken.
+    /// Number of units in use.
     #[cfg(test)]
     pub(crate) fn taken(&self) -> usize {
         self.lock().all
     }
 
-    fn lock(&self) -> MutexGuard<'_, Taken> {
+    fn lock(&self) -> MutexGuard<'_, Usage> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// One of them. It is free again when this is dropped.
+/// One unit. Dropping it returns it.
 #[derive(Debug)]
 pub(crate) struct Share {
     of: Arc<Shares>,
@@ -107,7 +109,7 @@ fn one_less(counts: &mut HashMap<String, usize>, name: &str) {
 mod tests {
     use super::*;
 
-    /// All that somebody gets who asks until there is no more.
+    /// Takes units for one owner until none is left.
     fn greedy(shares: &Arc<Shares>, owner: &str) -> Vec<Share> {
         std::iter::from_fn(|| shares.take(&Owner::new(owner))).collect()
     }
@@ -120,7 +122,7 @@ mod tests {
         let others = ["acme/second", "acme/third", "zeta/first"];
         let others = others.map(|other| greedy(&shares, other));
         assert!(others.iter().all(|other| other.len() >= 100), "{:?}", shares.lock());
-        // What has been given back can be had again.
+        // Returned units can be taken again.
         drop((first, others));
         assert_eq!(greedy(&shares, "acme/second").len(), 1536);
     }

@@ -19,7 +19,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use container::Isolation;
-use egress::MOST_RULES;
+use egress::MAX_RULES;
 use engine::ZygotePolicy;
 use packages::indexes::IndexError;
 use thiserror::Error;
@@ -85,7 +85,7 @@ pub enum ConfigError {
     /// The proxy would be told of more than it takes.
     #[error(
         "{setting} has {entries} entries and may have {}: name whole networks in place of their addresses",
-        MOST_RULES
+        MAX_RULES
     )]
     TooManyRules {
         /// Which of the two lists.
@@ -227,7 +227,7 @@ impl Config {
         let lists = [("egress_allow", &config.egress_allow), ("egress_deny", &config.egress_deny)];
         for (setting, list) in lists {
             let entries = list.0.len();
-            if entries > MOST_RULES {
+            if entries > MAX_RULES {
                 return Err(ConfigError::TooManyRules { setting, entries });
             }
         }

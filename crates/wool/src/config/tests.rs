@@ -166,8 +166,8 @@ fn more_rules_than_the_proxy_takes_are_refused_by_the_name_of_their_setting() {
     {
         let list = |entries: usize| vec!["10.0.0.0/8"; entries].join(",");
         let read = |entries| combine("", &[(variable, &list(entries))], &Flags::default());
-        assert!(read(MOST_RULES).is_ok());
-        let refused = read(MOST_RULES + 1).unwrap_err().to_string();
+        assert!(read(MAX_RULES).is_ok());
+        let refused = read(MAX_RULES + 1).unwrap_err().to_string();
         assert!(refused.starts_with(setting) && refused.contains("512"), "{refused}");
     }
 }
