@@ -1,4 +1,5 @@
-//! Builds the guest's native extensions: shared objects that are embedded and laid into every sandbox.
+//! Builds the guest's native extensions: shared objects that are embedded and copied into every
+//! sandbox.
 
 use std::env;
 use std::path::PathBuf;

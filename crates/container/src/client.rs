@@ -1,7 +1,7 @@
 //! The worker's side of the warden's socket.
 //!
-//! Commands are sent at once by whoever calls; one task reads the answers and wakes the callers. A caller that goes
-//! away leaves its answer to be dropped, descriptors and all.
+//! Each caller sends its command at once; one task reads the answers and wakes the callers. The
+//! answer for a caller that was cancelled is dropped, with its descriptors.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -20,13 +20,13 @@ use crate::watch::watch;
 
 type Answered = (Answer, Vec<OwnedFd>);
 
-/// As it comes from the socket.
-type Arrived = (Answer, Result<Vec<OwnedFd>, TruncatedPacket>);
+/// An answer, with the descriptors of its packet.
+type IncomingAnswer = (Answer, Result<Vec<OwnedFd>, TruncatedPacket>);
 
 #[derive(Debug, Default)]
 struct Waiting {
     next: u64,
-    answers: HashMap<u64, oneshot::Sender<Arrived>>,
+    answers: HashMap<u64, oneshot::Sender<IncomingAnswer>>,
     /// Packets that the socket had no room for, in order.
     unsent: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
     closed: bool,
@@ -42,7 +42,7 @@ pub struct Client {
 }
 
 fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
-    // Whoever panicked left the map whole: every change is one insertion or removal.
+    // A panic leaves the map whole: every change is one insertion or removal.
     waiting.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -74,7 +74,7 @@ impl Client {
         Ok(client)
     }
 
-    /// What sandboxes have on this host.
+    /// What sandboxes can have on this host.
     #[must_use]
     pub fn host(&self) -> &Host {
         &self.host
@@ -89,7 +89,7 @@ impl Client {
     /// Sends a command and waits for its answer.
     ///
     /// # Errors
-    /// [`ProviderError::WardenGone`]; what the warden says of a step that failed.
+    /// [`ProviderError::WardenGone`], or the warden's error about a failed step.
     pub async fn call(
         &self,
         command: Command,
@@ -100,14 +100,15 @@ impl Client {
         match answered.await.map_err(|_| ProviderError::WardenGone)? {
             (Answer::Failed { step, errno }, _) => Err(refusal(step, errno)),
             (answer, Ok(fds)) => Ok((answer, fds)),
-            // The warden writes no more than there is room for: it is we who may open no more files.
+            // The warden writes no more than fits. So it is this process that may open no more
+            // files.
             (_, Err(TruncatedPacket)) => {
                 Err(refusal("receive descriptors".to_owned(), libc::EMFILE))
             }
         }
     }
 
-    /// Sends a command whose answer nobody needs. Any thread, does not block.
+    /// Sends a command whose answer does not matter. Any thread, does not block.
     pub fn tell(&self, command: Command) {
         // A warden that is gone has released everything by itself.
         let _ = self.send(command, &[], None);
@@ -117,7 +118,7 @@ impl Client {
         &self,
         body: Command,
         fds: &[BorrowedFd<'_>],
-        answer: Option<oneshot::Sender<Arrived>>,
+        answer: Option<oneshot::Sender<IncomingAnswer>>,
     ) -> Result<(), ProviderError> {
         let mut waiting = lock(&self.waiting);
         if waiting.closed {
@@ -151,10 +152,11 @@ impl Client {
 }
 
 impl Client {
-    /// Lets go of the warden, whoever else still holds this client: what waits is told that it is gone.
+    /// Closes the connection to the warden, even if this client is shared. Pending calls fail with
+    /// [`ProviderError::WardenGone`].
     pub fn close(&self) {
-        // Whoever waits to send what is unsent holds the socket, too: open, and with answers that nobody reads any more,
-        // it would hold up the warden.
+        // A task that waits to send also holds the socket. Left open with unread answers, the
+        // socket would block the warden.
         let _ = rustix::net::shutdown(self.socket.as_fd(), rustix::net::Shutdown::Both);
     }
 }
@@ -232,7 +234,7 @@ fn refusal(step: String, errno: i32) -> ProviderError {
     }
 }
 
-/// The warden's answer is not one to the command.
+/// The error for an answer of another kind than the command calls for.
 #[must_use]
 pub fn unexpected() -> ProviderError {
     ProviderError::Refused("the warden's answer does not fit the command".to_owned())
@@ -284,7 +286,7 @@ mod tests {
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
         let warden = tokio::task::spawn_blocking(move || answer(&theirs));
         let client = Client::new(ours).await.unwrap();
-        // Nothing is read meanwhile: the tests' runtime has one thread.
+        // No answer is read meanwhile: the tests' runtime has one thread.
         for sandbox in 0..5000 {
             client.tell(Command::Release { sandbox });
         }

@@ -1,4 +1,4 @@
-//! A container: what the worker holds of it.
+//! A running container, as the worker holds it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,9 +11,9 @@ use warden::protocol;
 use crate::handle::Handle;
 use crate::reach::Reach;
 
-/// Limits in the warden's words.
+/// Converts limits to the type of the warden's protocol.
 #[must_use]
-pub fn in_the_wardens_words(limits: Limits) -> protocol::Limits {
+pub fn warden_limits(limits: Limits) -> protocol::Limits {
     let cpu = protocol::Cpu {
         quota: limits.cpu.quota.map(Processors::thousandths),
         weight: limits.cpu.weight,

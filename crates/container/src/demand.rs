@@ -1,29 +1,29 @@
-//! How many spares a zygote should have: as many as are taken while the next one has to wait.
+//! How many spares a zygote should have: as many as are taken while one is being made.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// The wait that spares are to bridge: moving a process into a cgroup waits now and then for a grace period of RCU, 8–20 ms
-/// (`rcu_sync_enter` in the kernel's `cgroup_attach_lock`).
+/// How long spares must last: moving a process into a cgroup now and then waits for a grace period
+/// of RCU, 8–20 ms (`rcu_sync_enter` in the kernel's `cgroup_attach_lock`).
 const BRIDGED: Duration = Duration::from_millis(25);
 
-/// What a zygote that is hardly used keeps.
+/// Spares of a zygote that is hardly used.
 pub(crate) const ALWAYS: usize = 2;
 
-/// The forks of late.
+/// The times of recent forks.
 #[derive(Debug, Default)]
 pub(crate) struct Demand {
     forks: VecDeque<Instant>,
 }
 
 impl Demand {
-    /// A fork was asked for.
+    /// Records a request for a fork.
     pub(crate) fn note(&mut self, now: Instant) {
         self.forget(now);
         self.forks.push_back(now);
     }
 
-    /// How many spares there should be now, of `most`.
+    /// How many spares there should be now, at most `most`.
     pub(crate) fn spares(&mut self, now: Instant, most: usize) -> usize {
         self.forget(now);
         self.forks.len().max(ALWAYS).min(most)

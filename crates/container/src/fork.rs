@@ -8,8 +8,8 @@
 //!                     └── dropped at any point: released                    ▼
 //!                                                                        Landed
 //! ```
-//! A READY is believed only for whom the kernel says it is: the slot's own kernel uid, in the slot's cgroups. From then
-//! on nothing ancillary is read from the channel any more.
+//! A READY counts only if the kernel says that its sender has the slot's uid and is in the slot's
+//! cgroups. After that, no ancillary data is read from the channel any more.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -29,11 +29,11 @@ use crate::client::{Client, unexpected};
 use crate::handle::Handle;
 use crate::watch::watch;
 
-/// How long a zygote may take to answer: a fork takes a millisecond, a machine under heavy load a hundred.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a zygote may take to answer. A fork takes a millisecond, under heavy load a hundred.
+const FORK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a landing does; `guest/native/landing.c` has the same numbers.
-/// Beside them stand the kernel's own `CLONE_NEW*` bits: the namespaces to make.
+/// The steps of a landing, as bits; `guest/native/landing.c` has the same numbers. The kernel's own
+/// `CLONE_NEW*` bits are added to them: the namespaces to make.
 mod flag {
     pub(super) const NEW_PID: u32 = libc::CLONE_NEWPID.cast_unsigned();
     pub(super) const STACK_FILTER: u32 = 2;
@@ -46,14 +46,14 @@ mod flag {
     pub(super) const UNDUMPABLE: u32 = 512;
 }
 
-/// What is to land.
+/// Whether a zygote or an instance is to land.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Instance,
     Zygote,
 }
 
-/// What a zygote is asked for a fork with; descriptors come along.
+/// The message that asks a zygote for a fork; descriptors come along.
 fn fork_message(uid: u32, flags: u32) -> [u8; 9] {
     let mut message = [b'F'; 9];
     message[1..5].copy_from_slice(&uid.to_ne_bytes());
@@ -70,15 +70,15 @@ pub(crate) struct Slot {
     uid: u32,
     inner_uid: u32,
     network: Network,
-    /// In the order that the zygote expects; the root missing where mounts cannot come late.
+    /// In the order that the zygote expects. Without the root where mounts cannot come late.
     for_zygote: Vec<OwnedFd>,
     has_root: bool,
     channel: OwnedFd,
 }
 
-/// A fork that has landed and is who it should be.
+/// A fork that has landed and was identified.
 #[derive(Debug)]
-pub(crate) struct Landed {
+pub(crate) struct LandedFork {
     pub(crate) handle: Handle,
     pub(crate) channel: OwnedFd,
     pub(crate) process: PidFd,
@@ -96,7 +96,7 @@ impl Slot {
         let derive = role == Role::Zygote;
         let command =
             Command::Prepare { sandbox: name.0, zygote: zygote.0, derive, packages, limits };
-        // From here on the name exists at the warden's, whatever becomes of this call.
+        // From here on the name exists in the warden, whatever becomes of this call.
         let mut handle = Handle::new(Arc::clone(client), name);
         let (answer, mut fds) = client.call(command, &[]).await?;
         let Answer::Slot { uid, inner_uid, cgroups, root, output, files } = answer else {
@@ -114,7 +114,7 @@ impl Slot {
         Ok(Self { handle, zygote, role, uid, inner_uid, network, for_zygote, has_root, channel })
     }
 
-    /// Brings the root that was made late (`Command::Place` with early mounts).
+    /// Adds the root that the warden made late (`Command::Place` with early mounts).
     pub(crate) fn set_root(&mut self, root: OwnedFd) {
         self.for_zygote.insert(0, root);
         self.has_root = true;
@@ -124,13 +124,13 @@ impl Slot {
         self.has_root
     }
 
-    /// Has the zygote behind `control` land a fork of itself here.
-    /// `rehearse` when nobody waits for it: what a first call writes to is then copied ahead of it.
+    /// Lets the zygote behind `control` land a fork in this slot. `rehearse` is set when no call
+    /// waits for the fork: pages that a first call writes to are then copied ahead of it.
     pub(crate) async fn land(
         self,
         control: BorrowedFd<'_>,
         rehearse: bool,
-    ) -> Result<Landed, ProviderError> {
+    ) -> Result<LandedFork, ProviderError> {
         let Self { handle, zygote, role, uid, inner_uid, network, for_zygote, channel, .. } = self;
         scm::want_credentials(channel.as_fd(), true)
             .map_err(ProviderError::step("ask for credentials"))?;
@@ -140,15 +140,16 @@ impl Slot {
         let borrowed: Vec<_> = for_zygote.iter().map(AsFd::as_fd).collect();
         let lost = |reason: String| ProviderError::ZygoteLost { id: zygote, reason };
         scm::send(control, &message, &borrowed, false).map_err(|error| lost(error.to_string()))?;
-        // Our copy of the guest's end must go: otherwise a fork that fails would leave the channel open for ever.
+        // This copy of the guest's end must be closed: otherwise a fork that fails would leave the
+        // channel open for ever.
         drop(for_zygote);
 
         let channel = watch(channel).map_err(ProviderError::step("watch the channel"))?;
         let mut bytes = [0; 1024];
         let read =
             channel.async_io(Interest::READABLE, |fd| scm::receive(fd.as_fd(), &mut bytes, false));
-        let received = match tokio::time::timeout(PATIENCE, read).await {
-            Err(_) => return Err(lost(format!("no child within {} s", PATIENCE.as_secs()))),
+        let received = match tokio::time::timeout(FORK_TIMEOUT, read).await {
+            Err(_) => return Err(lost(format!("no child within {} s", FORK_TIMEOUT.as_secs()))),
             Ok(Err(error)) => return Err(lost(error.to_string())),
             Ok(Ok(received)) if received.length == 0 => {
                 let reason = "its child ended before it was ready".to_owned();
@@ -171,7 +172,8 @@ impl Slot {
         }
         let process = match received.pidfd {
             Some(pidfd) => PidFd::from(pidfd),
-            // Before Linux 6.5. Should the number be another's by now, the warden sees another uid.
+            // Before Linux 6.5. If the number is another process's by now, the warden sees another
+            // uid.
             None => PidFd::open(sender.pid).map_err(|error| lost(error.to_string()))?,
         };
         let channel = channel.into_inner();
@@ -179,14 +181,14 @@ impl Slot {
             .map_err(ProviderError::step("ask for no more credentials"))?;
         let command = Command::Landed { sandbox: handle.id.0 };
         match handle.client.call(command, &[process.as_fd()]).await {
-            Ok(_) => Ok(Landed { handle, channel, process }),
+            Ok(_) => Ok(LandedFork { handle, channel, process }),
             Err(ProviderError::Refused(reason)) => Err(impostor(reason)),
             Err(other) => Err(other),
         }
     }
 }
 
-/// The steps of a landing, those left out that a measurement switches off.
+/// The steps of a landing, without those that a measurement switches off.
 fn steps(role: Role, network: Network, host: &Host) -> u32 {
     let instance = role == Role::Instance;
     let steps = [
@@ -204,7 +206,8 @@ fn steps(role: Role, network: Network, host: &Host) -> u32 {
     taken.fold(always, |all, (_, _, step)| all | step)
 }
 
-/// Why nothing landed. A slot whose limits are too small for a fork is no fault of its zygote, which others share.
+/// The error of a failed landing. Limits of a slot that are too small for a fork are no fault of
+/// the zygote, which other functions share.
 async fn unlanded(handle: &Handle, zygote: SandboxId, reason: String) -> ProviderError {
     let refused = [libc::ENOMEM, libc::EAGAIN];
     let told = refused.iter().any(|errno| reason.ends_with(&format!(": errno {errno}")));
@@ -216,7 +219,8 @@ async fn unlanded(handle: &Handle, zygote: SandboxId, reason: String) -> Provide
     ProviderError::ZygoteLost { id: zygote, reason }
 }
 
-/// What a landing says first: a frame on an instance's stream, a packet on a zygote's control socket.
+/// Checks the first message of a landed process: a frame on an instance's stream, a packet on a
+/// zygote's control socket.
 fn ready(role: Role, bytes: &[u8]) -> Result<(), String> {
     let said = match role {
         Role::Instance => {
@@ -227,7 +231,7 @@ fn ready(role: Role, bytes: &[u8]) -> Result<(), String> {
                 _ => return Err("its child's first words are no frame".to_owned()),
             }
         }
-        // The native side tells a failed step in a frame whoever listens.
+        // The native code sends a failed step as a frame, also on a zygote's socket.
         Role::Zygote if bytes.first() != Some(&b'{') => bytes.get(8..).unwrap_or_default().to_vec(),
         Role::Zygote => bytes.to_vec(),
     };
@@ -241,18 +245,18 @@ fn ready(role: Role, bytes: &[u8]) -> Result<(), String> {
 /// Reads one packet from a zygote's control socket.
 pub(crate) async fn read_packet(
     control: &AsyncFd<OwnedFd>,
-    patience: Duration,
+    limit: Duration,
 ) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; 64 << 10];
     let read =
         control.async_io(Interest::READABLE, |fd| scm::receive(fd.as_fd(), &mut bytes, false));
-    let received = tokio::time::timeout(patience, read)
+    let received = tokio::time::timeout(limit, read)
         .await
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
     if received.length == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    // None is wanted; more than there is room for is no accident.
+    // No descriptor is expected; more than fit are no accident.
     received.fds?;
     bytes.truncate(received.length);
     Ok(bytes)

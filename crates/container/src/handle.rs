@@ -1,4 +1,5 @@
-//! A sandbox as the warden knows it: its name there, and what of its cgroup the worker reads and writes itself.
+//! A sandbox's name in the warden, and the files of its cgroup that the worker reads and writes
+//! itself.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -13,14 +14,15 @@ use warden::protocol::{Answer, Command, Files, Layout};
 
 use crate::client::{Client, unexpected};
 
-/// Bytes of what it wrote that an error quotes.
+/// Bytes of a sandbox's output that an error quotes.
 const LAST_WORDS: usize = 4 << 10;
 
-/// A process is seen to have ended an instant before it can be told how. The waits double: 255 ms in all.
+/// How long to wait for a cause of death, which is known an instant after the death. The waits
+/// double: 255 ms in all.
 const UNTOLD: Duration = Duration::from_millis(256);
 
-/// A sandbox's name at the warden's, and what of its files is the worker's. Dropping it has the warden destroy what has the name, if
-/// anything has.
+/// A sandbox's name in the warden, with the worker's files of its cgroup. Dropping it asks the
+/// warden to destroy the sandbox, if there is one.
 #[derive(Debug)]
 pub struct Handle {
     pub(crate) client: Arc<Client>,
@@ -31,25 +33,25 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Of a sandbox that the warden is about to be asked for.
+    /// The handle of a sandbox that is about to be requested from the warden.
     #[must_use]
     pub fn new(client: Arc<Client>, id: SandboxId) -> Self {
         Self { client, id, output: None, freezer: None, memory: None }
     }
 
-    /// Its name.
+    /// The sandbox's number, which the warden knows it by.
     #[must_use]
     pub fn id(&self) -> SandboxId {
         self.id
     }
 
-    /// The warden that knows it.
+    /// The connection to the warden that has this sandbox.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Takes over the files that the warden has sent of it, as [`Files`] says.
+    /// Takes over the files that the warden has sent, in the order of [`Files`].
     pub fn take_files(&mut self, files: Files, fds: impl IntoIterator<Item = OwnedFd>) {
         let mut fds = fds.into_iter().map(File::from);
         if files.output {
@@ -64,12 +66,12 @@ impl Handle {
         }
     }
 
-    /// The reading end of an instance's output, once. After it [`Handle::autopsy`] tells no last words.
+    /// The reading end of an instance's output, once. [`Handle::autopsy`] then quotes no output.
     pub(crate) fn take_output(&mut self) -> Option<OwnedFd> {
         self.output.take().map(OwnedFd::from)
     }
 
-    /// Bytes in use, what the kernel takes for it included.
+    /// Bytes in use, kernel memory included.
     ///
     /// # Errors
     /// `Unsupported` where the host does not count them; as `read(2)`.
@@ -81,7 +83,8 @@ impl Handle {
         number.ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// Where the host has no freezer an idle sandbox goes on running, and `wool doctor` says so.
+    /// Freezes or thaws the sandbox. Does nothing where the host has no freezer: an idle sandbox
+    /// then goes on running, and `wool doctor` reports it.
     pub(crate) fn freeze(&self, frozen: bool) -> io::Result<()> {
         let Some(mut file) = self.freezer.as_ref() else {
             return Ok(());
@@ -95,7 +98,8 @@ impl Handle {
         file.write_all(word)
     }
 
-    /// How it ended, as far as the warden can tell, and what came through its pipe, if it has one.
+    /// The cause of death, as far as the warden can tell, and the output in its pipe, if it has
+    /// one.
     pub(crate) async fn inspect(&self) -> Result<(Death, String), ProviderError> {
         let mut words = String::new();
         let mut wait = Duration::from_millis(1);
@@ -120,7 +124,8 @@ impl Handle {
         }
     }
 
-    /// Waits for the end of a process that has closed its channel: an instant before it ended, or longer on a machine under load.
+    /// Waits for the end of a process that has closed its channel. That takes an instant, or longer
+    /// on a machine under load.
     pub(crate) async fn ended(&self, process: &PidFd) {
         for _ in 0..1000 {
             if !process.alive() {
@@ -130,7 +135,7 @@ impl Handle {
         }
     }
 
-    /// The first bytes of an instance's output, if [`Handle::take_output`] has not been called.
+    /// The first bytes of an instance's output, unless [`Handle::take_output`] has been called.
     fn last_words(&self) -> String {
         let mut words = [0; LAST_WORDS];
         let read = self.output.as_ref().map(|mut output| output.read(&mut words).unwrap_or(0));
@@ -141,7 +146,8 @@ impl Handle {
         Command::Inspect { sandbox: self.id.0 }
     }
 
-    /// How its first process ended, and its last words: what it said before it was ready, 4 KiB at most. When that process has closed its channel.
+    /// The cause of death of the first process, and the start of its output, at most 4 KiB. Called
+    /// when that process has closed its channel.
     ///
     /// # Errors
     /// When the warden is gone.

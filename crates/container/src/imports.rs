@@ -1,13 +1,13 @@
-//! What a zygote imports, and what that leaves behind.
+//! A zygote's imports, and what they leave behind.
 //!
 //! ```text
 //!   all at once ─► examined by the warden ─► nothing left: it can be forked
-//!                     │ something, and the zygote names no module
+//!                     │ something is left, and the zygote names no module
 //!                     ▼
-//!   another one, step by step, examined after each ─► left_by: the first module of each step that left something
+//!   another zygote, step by step, examined after each ─► left_by: first module of each guilty step
 //! ```
-//! Which modules were loaded, and how long each took, is the word of a process in which packages run. How long all took
-//! together, and what they left, is seen from outside.
+//! The list of loaded modules and their times are claims of a process in which packages run. The
+//! total time and the remains are measured from outside.
 
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,40 +25,43 @@ use crate::client::unexpected;
 use crate::fork::read_packet;
 use crate::handle::Handle;
 
-/// For who waits without an end. The engine gives up sooner: see its `creation_timeout`.
-const IMPORT_PATIENCE: Duration = Duration::from_secs(120);
+/// Timeout for callers that have none. The engine gives up sooner: see its `creation_timeout`.
+const IMPORT_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Most files that a zygote may say it has loaded, and variables that they looked up: large package sets load some five
-/// thousand. Whoever says more means to fill this process's memory.
-const MOST_FILES: usize = 100_000;
+/// Maximum number of files and variables that a zygote may report. Large package sets load some
+/// five thousand; a report beyond this only serves to fill the worker's memory.
+const MAX_FILES: usize = 100_000;
 
-/// Most bytes of all that it says of its imports: a name may be as long as a packet.
-const MOST_BYTES: usize = 64 << 20;
+/// Maximum size of a zygote's whole report, in bytes: a name may be as long as a packet.
+const MAX_BYTES: usize = 64 << 20;
 
-/// Longest name of a variable: the guest says `*` instead of longer ones.
-const VARIABLE_BYTES: usize = 1024;
+/// Length limit of a variable's name, in bytes: the guest sends `*` instead of longer ones.
+const MAX_VARIABLE_BYTES: usize = 1024;
 
-/// Longest list of modules in one message: the guest reads 64 KiB at a time.
-const MESSAGE_BYTES: usize = 32 << 10;
+/// Size limit of the modules in one message, in bytes: the guest reads 64 KiB at a time.
+const MAX_MESSAGE_BYTES: usize = 32 << 10;
 
-/// A thread that Python has joined is the kernel's for a moment longer: looks that see one, and the time between two.
+/// How often to look again for a thread that Python has joined: the kernel keeps it a moment
+/// longer.
 const LOOKS: usize = 5;
 const MOMENT: Duration = Duration::from_millis(10);
 
-/// How much longer than a look the pause after it is: the warden looks for one sandbox and serves all.
+/// How much longer than a look the pause after it is: the warden serves all sandboxes with one
+/// thread.
 const PAUSE: u32 = 9;
 
 /// How a zygote is asked for its imports.
 #[derive(Debug)]
 pub(crate) enum Steps {
     AtOnce,
-    /// These, examined after each.
+    /// One request for each of these steps, examined after each.
     Each(Vec<Vec<String>>),
 }
 
 impl Steps {
-    /// Steps through what was loaded, in the order in which it was. One is a run of modules below one package of the first
-    /// level: two distributions may share the outermost name, which is then a namespace.
+    /// Divides loaded files into steps, in the order in which they were loaded. A step is a run of
+    /// modules below one package of the first level. The outermost name alone does not do: two
+    /// distributions may share it as a namespace package.
     pub(crate) fn of(files: &[LoadedFile]) -> Self {
         fn below(module: &str) -> &str {
             module.match_indices('.').nth(1).map_or(module, |(end, _)| &module[..end])
@@ -82,13 +85,14 @@ enum ImportReply {
     Imported(Imports),
 }
 
-/// Whether a fork would lose something, or share what is not to be shared.
+/// Whether a fork would lose state, or share state that it must not share.
 pub(crate) fn left_something(imports: &Imports) -> bool {
     let kernels = imports.threads > 0 || imports.fds > 0 || imports.shared > 0;
     kernels || imports.scratch || imports.timers
 }
 
-/// Has the zygote import what its specification says, and has the warden look at what it is then.
+/// Lets the zygote import what its specification requests, and lets the warden examine it
+/// afterwards.
 pub(crate) async fn import(
     control: &AsyncFd<OwnedFd>,
     (handle, process): (&Handle, &PidFd),
@@ -96,22 +100,22 @@ pub(crate) async fn import(
     steps: &Steps,
 ) -> Result<Imports, ProviderError> {
     let begin = Instant::now();
-    // One deadline for all of it: a packet now and then does not extend it.
-    let mut asked = Asked {
+    // One deadline for the whole report: a packet now and then does not extend it.
+    let mut asked = ImportRequest {
         control,
         handle,
         process,
         packaged: spec.packages.is_some(),
-        deadline: begin + IMPORT_PATIENCE,
+        deadline: begin + IMPORT_TIMEOUT,
         noted: 0,
         said: 0,
     };
     let mut all = Imports::default();
-    // The kernel's word, and the zygote's own on its scratch and its timers.
+    // The kernel's findings, and the zygote's own on its scratch and its timers.
     let mut left = (Left::default(), false, false);
-    let mut looks = Looks { handle, next: begin };
+    let mut looks = Examiner { handle, next: begin };
     if spec.imports.is_empty() {
-        // Nothing of packages has run in it that had not in the one that it came from.
+        // No package code has run in it that had not run in its parent.
         return Ok(all);
     }
     match steps {
@@ -129,14 +133,14 @@ pub(crate) async fn import(
                     left = now;
                 }
             }
-            // What was loaded as something else's part, or is no file, is asked for as well.
+            // Requests also modules that were loaded as part of others, or that are no file.
             asked.import(&spec.imports, &mut all).await?;
             left = (looks.settled().await?, all.scratch, all.timers);
             all.left_by = left_by;
         }
     }
     if left == (Left::default(), false, false) {
-        // A thread that ended a moment later than its join, say.
+        // For example a thread that ended a moment later than its join.
         all.left_by.clear();
     }
     Left { tasks: all.threads, descriptors: all.fds, shared: all.shared } = left.0;
@@ -144,15 +148,15 @@ pub(crate) async fn import(
     Ok(all)
 }
 
-/// The kernel's word on a zygote.
-struct Looks<'a> {
+/// Examinations of a zygote by the warden.
+struct Examiner<'a> {
     handle: &'a Handle,
-    /// Not sooner: see [`PAUSE`].
+    /// The earliest time of the next look: see [`PAUSE`].
     next: Instant,
 }
 
-impl Looks<'_> {
-    /// Looks until no thread is left, or for long enough.
+impl Examiner<'_> {
+    /// Examiner until no thread is left, or [`LOOKS`] times.
     async fn settled(&mut self) -> Result<Left, ProviderError> {
         let mut left = self.look().await?;
         for _ in 1..LOOKS {
@@ -176,25 +180,25 @@ impl Looks<'_> {
     }
 }
 
-/// A zygote that is asked for imports.
-struct Asked<'a> {
+/// A conversation with a zygote about its imports.
+struct ImportRequest<'a> {
     control: &'a AsyncFd<OwnedFd>,
     handle: &'a Handle,
     process: &'a PidFd,
     packaged: bool,
     deadline: Instant,
-    /// Files and variables that it has said.
+    /// Files and variables reported so far.
     noted: usize,
-    /// Bytes of everything that it has said.
+    /// Bytes reported so far.
     said: usize,
 }
 
-impl Asked<'_> {
+impl ImportRequest<'_> {
     fn lost(&self, reason: String) -> ProviderError {
         ProviderError::ZygoteLost { id: self.handle.id, reason }
     }
 
-    /// It has closed its end of the conversation: as it died, for the most part.
+    /// The error when the zygote has closed its channel, which mostly means that it died.
     async fn ended(&self) -> ProviderError {
         match self.handle.autopsy(self.process).await {
             Ok((death, _)) => self.lost(format!("while importing: {death}")),
@@ -220,8 +224,8 @@ impl Asked<'_> {
         scm::send(self.control.as_fd(), &message, &[], false)
             .map_err(|error| self.lost(error.to_string()))?;
         loop {
-            let patience = self.deadline.saturating_duration_since(Instant::now());
-            let said = read_packet(self.control, patience).await;
+            let timeout = self.deadline.saturating_duration_since(Instant::now());
+            let said = read_packet(self.control, timeout).await;
             let said = match said {
                 Ok(said) => said,
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
@@ -230,8 +234,8 @@ impl Asked<'_> {
                 Err(error) => return Err(self.lost(format!("while importing: {error}"))),
             };
             self.said += said.len();
-            if self.said > MOST_BYTES {
-                return Err(self.lost(format!("it says more than {MOST_BYTES} bytes of imports")));
+            if self.said > MAX_BYTES {
+                return Err(self.lost(format!("it says more than {MAX_BYTES} bytes of imports")));
             }
             match serde_json::from_slice(&said) {
                 Ok(ImportReply::Files { files }) => self.note(files, all)?,
@@ -252,12 +256,12 @@ impl Asked<'_> {
     fn note(&mut self, files: Vec<LoadedFile>, all: &mut Imports) -> Result<(), ProviderError> {
         let variables = files.iter().map(|file| &file.variables);
         self.noted += files.len() + variables.clone().map(Vec::len).sum::<usize>();
-        if self.noted > MOST_FILES {
-            let what = format!("it names more than {MOST_FILES} files and variables");
+        if self.noted > MAX_FILES {
+            let what = format!("it names more than {MAX_FILES} files and variables");
             return Err(self.lost(what));
         }
-        if variables.flatten().any(|name| name.len() > VARIABLE_BYTES) {
-            let what = format!("it names a variable in more than {VARIABLE_BYTES} bytes");
+        if variables.flatten().any(|name| name.len() > MAX_VARIABLE_BYTES) {
+            let what = format!("it names a variable in more than {MAX_VARIABLE_BYTES} bytes");
             return Err(self.lost(what));
         }
         all.files.extend(files);
@@ -265,13 +269,13 @@ impl Asked<'_> {
     }
 }
 
-/// The modules, as many at a time as fit into a message.
+/// The modules in groups, each small enough for one message.
 fn messages(mut modules: &[String]) -> impl Iterator<Item = &[String]> {
     std::iter::from_fn(move || {
         let mut bytes = 0;
         let fits = modules.iter().take_while(|module| {
             bytes += module.len() + 4;
-            bytes <= MESSAGE_BYTES
+            bytes <= MAX_MESSAGE_BYTES
         });
         let count = fits.count().max(1).min(modules.len());
         let (some, rest) = modules.split_at(count);

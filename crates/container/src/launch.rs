@@ -1,14 +1,15 @@
-//! Starting the warden: the one moment at which anybody's privilege is asked for.
+//! Starting the warden: the only moment at which privilege is needed.
 //!
 //! ```text
-//!   root    wool up ─► wool-warden
+//!   root                  wool up ─► wool-warden
 //!   root, for an account  wool-warden --await, then wool up as that account
-//!   a user  wool up ─► sudo ─► wool-warden --detach ─► itself, in a session of its own
-//!             │          │ ◄──── "it serves" ─────────────┘
-//!             │ ◄─ ends ─┘
-//!             └── lends sudo its terminal meanwhile
+//!   a user                wool up ─► sudo ─► wool-warden --detach ─► itself, in a session of its own
+//!                           │          │ ◄──── "it serves" ─────────────┘
+//!                           │ ◄─ ends ─┘
+//!                           └── lends sudo its terminal meanwhile
 //! ```
-//! Either way the warden connects to a socket in the state directory, and ends when the worker closes that connection.
+//! In each case the warden connects to a socket in the state directory, and ends when the worker
+//! closes that connection.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -31,87 +32,87 @@ use warden::isolation::Isolation;
 
 use crate::watch::watch;
 
-/// As long as a person may need for a password.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// Timeout of the start: long enough for a person to type a password.
+const LAUNCH_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// What the warden is started with.
+/// Options of a warden's start.
 #[derive(Clone, Debug)]
 pub struct WardenOptions {
     /// The `wool-warden` program.
     pub program: PathBuf,
     /// The state directory, absolute.
     pub state: PathBuf,
-    /// How sandboxes are walled off.
+    /// The isolation recipe of its sandboxes.
     pub isolation: Isolation,
-    /// The process of a warden that root has started already: see [`start_waiting`].
+    /// The pid of a warden that root has started already: see [`start_waiting`].
     pub waiting: Option<i32>,
 }
 
-/// Why the warden did not come up.
+/// Why the warden did not start.
 #[derive(Debug, Error)]
 pub enum LaunchError {
-    /// The program is not there.
+    /// The program cannot be executed.
     #[error("{program} cannot be started; it belongs beside `wool`")]
     Start {
-        /// Which program.
+        /// Path of the program.
         program: String,
-        /// Why.
+        /// The error of the exec.
         source: io::Error,
     },
-    /// Its socket could not be made.
+    /// The warden's socket could not be made.
     #[error("make the warden's socket in {dir}")]
     Socket {
-        /// Where.
+        /// The directory of the socket.
         dir: PathBuf,
-        /// Why.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// This user is not root and cannot become so.
+    /// This user is not root, and there is no sudo.
     #[error("the warden needs root, and there is no sudo: install it, or run this as root")]
     NoSudo,
-    /// It ended before it said anything.
+    /// The warden ended before it connected.
     #[error("the warden ended at once ({status}); its own words are above")]
     Ended {
-        /// How.
+        /// Its exit status or signal.
         status: String,
     },
-    /// The same, where sudo may have had the last word.
+    /// The warden did not start through sudo, which may have printed the reason.
     #[error(
         "the warden did not start through sudo ({status}), whose words are above: have sudo allow this user {program}, or run this as root"
     )]
     Refused {
-        /// Which program.
+        /// Path of the program.
         program: String,
-        /// How sudo ended.
+        /// Exit status of sudo.
         status: String,
     },
-    /// A directory of its could not be made.
+    /// A directory of the warden could not be made.
     #[error("make {dir}")]
     Directory {
-        /// Which.
+        /// Path of the directory.
         dir: PathBuf,
-        /// Why.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// Somebody who is not root reached its socket.
+    /// A process that is not root's connected to the warden's socket.
     #[error("a process of user {uid} reached the warden's socket in its place")]
     Impostor {
-        /// Who.
+        /// User id of that process.
         uid: u32,
     },
 }
 
-/// The warden, as who has started it sees it.
+/// A started warden.
 #[derive(Debug)]
 pub enum WardenProcess {
     /// A child of ours.
     Child(Child),
-    /// Started through sudo, which has ended: it would end the warden with the terminal.
+    /// Started through sudo, which has ended: otherwise it would end the warden with the terminal.
     Detached(AsyncFd<OwnedFd>),
 }
 
 impl WardenProcess {
-    /// Waits for its end, and says how it ended where that can be known.
+    /// Waits for its end. Returns the exit status where that is known.
     ///
     /// # Errors
     /// When it cannot be waited for.
@@ -124,13 +125,15 @@ impl WardenProcess {
     }
 }
 
-/// Starts the warden and returns the connected socket: directly when the caller is root, else through `sudo`, which
-/// asks for the password on the terminal if it must. The warden's own words go to standard error.
+/// Starts the warden and returns the connected socket: directly when the caller is root, else
+/// through `sudo`, which asks for the password on the terminal if it must. The warden logs to
+/// standard error.
 ///
 /// # Errors
 /// See [`LaunchError`].
 pub async fn launch(options: &WardenOptions) -> Result<(OwnedFd, WardenProcess), LaunchError> {
-    // By the worker, so that they are the user's and not root's. The first is the wardens' lock as well.
+    // Made by the worker, so that they are the user's and not root's. The first is also the lock of
+    // wardens.
     for name in ["run", "run/empty", "run/stages"] {
         let dir = options.state.join(name);
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
@@ -154,8 +157,8 @@ pub async fn launch(options: &WardenOptions) -> Result<(OwnedFd, WardenProcess),
     }
     let mut command = as_root(&options.program)?;
     tell(&mut command, options);
-    // Ctrl-C is for the worker, which then drains: the warden goes when the worker's socket closes. It makes a session for
-    // itself, which a group's leader cannot.
+    // Ctrl-C is for the worker, which then drains: the warden ends when the worker's socket closes.
+    // The warden makes a session for itself, which a group's leader cannot.
     if !is_root() {
         command.process_group(0);
     }
@@ -182,8 +185,9 @@ pub async fn launch(options: &WardenOptions) -> Result<(OwnedFd, WardenProcess),
     Ok((socket, process))
 }
 
-/// Starts a warden that waits for its worker, which this process becomes, for at most a minute. As root. Returns its process.
-/// `apart`: for a worker in the background, whose starter's output it must not keep open; what it says is then lost.
+/// Starts a warden that waits at most a minute for its worker, which this process becomes. Needs
+/// root. Returns the warden's pid. With `apart` its output is discarded: a worker in the background
+/// must not hold its starter's output open.
 ///
 /// # Errors
 /// When it cannot be started.
@@ -198,14 +202,14 @@ pub fn start_waiting(options: &WardenOptions, apart: bool) -> Result<u32, Launch
     Ok(child.id())
 }
 
-/// What every warden is told.
+/// Adds the arguments of every start.
 fn tell(command: &mut Command, options: &WardenOptions) {
     command.arg("--state").arg(&options.state).arg("--socket").arg(options.socket());
     command.arg("--isolation").arg(options.isolation.to_string());
     command.stdin(Stdio::null());
 }
 
-/// The process at the other end, when it is root's.
+/// The process at the other end, if that is root's.
 fn checked(socket: &OwnedFd) -> io::Result<Result<Pid, LaunchError>> {
     let peer = socket_peercred(socket)?;
     if peer.uid.is_root() {
@@ -215,7 +219,7 @@ fn checked(socket: &OwnedFd) -> io::Result<Result<Pid, LaunchError>> {
 }
 
 impl WardenOptions {
-    /// Where the worker waits for it.
+    /// Path of the socket at which the worker waits.
     fn socket(&self) -> PathBuf {
         self.state.join("run/warden.sock")
     }
@@ -224,24 +228,24 @@ impl WardenOptions {
 /// Runs sudo to its end: the warden has then connected, and detached itself.
 async fn through_sudo(command: &mut Command, program: &Path) -> Result<(), LaunchError> {
     command.arg("--detach");
-    // A password is asked for in front, and everything else happens behind.
+    // sudo asks for a password in the foreground; everything else happens in the background.
     let lent = LentTerminal::ours();
     if let Some(lent) = &lent {
         let terminal = lent.terminal().as_raw_fd();
         // SAFETY: the descriptor is open until `lent` is dropped, in the child as well.
         let take = move || terminal::take(unsafe { BorrowedFd::borrow_raw(terminal) });
-        // SAFETY: `take` is made for this place.
+        // SAFETY: `take` is async-signal-safe, as it says.
         unsafe { command.pre_exec(take) };
     }
     let mut sudo = command.spawn().map_err(not_started(program))?;
-    match tokio::time::timeout(PATIENCE, sudo.wait()).await {
+    match tokio::time::timeout(LAUNCH_TIMEOUT, sudo.wait()).await {
         Ok(Ok(status)) if status.success() => Ok(()),
         Ok(status) => Err(ended(program, status)),
         Err(_) => Err(ended(program, Err(io::ErrorKind::TimedOut.into()))),
     }
 }
 
-/// Removes what a warden that was killed has left of its sandboxes, if anything. No worker may run on `state`.
+/// Removes what a killed warden has left of its sandboxes. No worker may run on `state`.
 ///
 /// # Errors
 /// When the warden cannot be started for it, or root is not granted.
@@ -262,19 +266,19 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// The program, for root itself. A warden that finds `SUDO_UID` serves that user alone.
+/// The command for root itself. A warden that finds `SUDO_UID` serves that user alone.
 fn by_root(program: &Path) -> Command {
     let mut command = Command::new(program);
     command.env_remove("SUDO_UID");
     command
 }
 
-/// The program, through sudo where the caller is not root.
+/// The command as root, through sudo where the caller is not root.
 fn as_root(program: &Path) -> Result<Command, LaunchError> {
     if is_root() {
         return Ok(by_root(program));
     }
-    // Else sudo would have to say that it is not there.
+    // Otherwise sudo would have to report that the program is missing.
     std::fs::metadata(program).map_err(not_started(program))?;
     let path = std::env::var_os("PATH").unwrap_or_default();
     if !std::env::split_paths(&path).any(|dir| dir.join("sudo").is_file()) {
@@ -311,7 +315,7 @@ fn listen_at(path: &Path) -> io::Result<AsyncFd<OwnedFd>> {
 
 async fn accept(listener: &AsyncFd<OwnedFd>) -> io::Result<OwnedFd> {
     let accept = |fd: &OwnedFd| Ok(accept_with(fd.as_fd(), SocketFlags::CLOEXEC)?);
-    tokio::time::timeout(PATIENCE, listener.async_io(tokio::io::Interest::READABLE, accept))
+    tokio::time::timeout(LAUNCH_TIMEOUT, listener.async_io(tokio::io::Interest::READABLE, accept))
         .await
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }

@@ -1,48 +1,31 @@
-//! Containers as the engine sees them.
+//! The provider of containers.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use egress::Rules;
 use sandbox::wire::{Decoder, Reply};
 use sandbox::{
-    CpuBounds, Instance, InstanceSpec, Limits, Network, Pending, Provider, ProviderError,
-    PythonSpec, SandboxId, Zygote, ZygoteSpec,
+    Instance, InstanceSpec, Network, Pending, Provider, ProviderError, PythonSpec, SandboxId,
+    Zygote, ZygoteSpec,
 };
 use sys::process::PidFd;
 use warden::protocol::{Answer, Command, Python};
 
 use crate::client::{Client, unexpected};
-use crate::container::{ContainerInstance, in_the_wardens_words};
+use crate::container::ContainerInstance;
 use crate::fork::read_packet;
 use crate::handle::Handle;
 use crate::imports::Steps;
-use crate::reach::{Proxy, network};
+use crate::reach::network;
+use crate::shared::{ContainerOptions, Shared};
 use crate::watch::watch;
 use crate::zygote::ContainerZygote;
 
-/// A bare interpreter is up in 10 ms; on a machine under heavy load in seconds.
-const START_PATIENCE: Duration = Duration::from_secs(30);
-
-/// Settings of the provider.
-#[derive(Clone, Copy, Debug)]
-pub struct ContainerOptions {
-    /// Slots that each zygote keeps prepared.
-    pub slots: usize,
-    /// Forks that a busy zygote keeps landed and waiting for code; two where it is not busy. They hide the fork, and what
-    /// the kernel makes a rare cgroup attach wait; each costs about a megabyte.
-    pub spares: usize,
-    /// Bounds of every sandbox's processors.
-    pub cpu: CpuBounds,
-}
-
-impl Default for ContainerOptions {
-    fn default() -> Self {
-        Self { slots: 4, spares: 8, cpu: CpuBounds::NONE }
-    }
-}
+/// Timeout of an interpreter's start. It takes 10 ms; on a machine under heavy load seconds.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Makes lean containers.
 #[derive(Debug, Clone)]
@@ -50,72 +33,46 @@ pub struct Containers {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What all containers of one provider share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) client: Arc<Client>,
-    pub(crate) options: ContainerOptions,
-    pub(crate) proxy: Proxy,
-    names: AtomicU64,
-    reaping: AtomicUsize,
-}
-
-impl Shared {
-    /// The limits of an instance that asks for these.
-    pub(crate) fn of_instance(&self, asked: Limits) -> warden::protocol::Limits {
-        in_the_wardens_words(Limits { cpu: self.options.cpu.of_instance(asked.cpu), ..asked })
-    }
-
-    /// The limits of a zygote that asks for these.
-    pub(crate) fn of_zygote(&self, asked: Limits) -> warden::protocol::Limits {
-        in_the_wardens_words(Limits { cpu: self.options.cpu.bounded(asked.cpu), ..asked })
-    }
-
-    pub(crate) fn new_name(&self) -> SandboxId {
-        SandboxId(self.names.fetch_add(1, Ordering::Relaxed) + 1)
-    }
-}
-
 impl Containers {
-    /// A provider on top of a connected warden. What functions may reach is bounded by our own rules alone.
+    /// A provider on top of a connected warden, without an operator's rules for outgoing
+    /// connections.
     #[must_use]
     pub fn new(client: Client, options: ContainerOptions) -> Self {
         Self::bounded(client, options, Rules::default())
     }
 
-    /// The same, where these rules bound what functions may reach.
+    /// A provider with an operator's rules for outgoing connections.
     #[must_use]
     pub fn bounded(client: Client, options: ContainerOptions, rules: Rules) -> Self {
-        let (client, proxy) = (Arc::new(client), Proxy::new(rules));
-        let (names, reaping) = (AtomicU64::new(0), AtomicUsize::new(0));
-        Self { shared: Arc::new(Shared { client, options, proxy, names, reaping }) }
+        Self { shared: Arc::new(Shared::new(client, options, rules)) }
     }
 
-    /// The connection to the warden: for who has it start other things than containers.
+    /// The connection to the warden, by which other things than containers can be started.
     #[must_use]
     pub fn client(&self) -> Arc<Client> {
         Arc::clone(&self.shared.client)
     }
 
-    /// A name that no other sandbox of this warden has, or will have.
+    /// A number that no other sandbox of this warden has, or will have.
     #[must_use]
     pub fn new_name(&self) -> SandboxId {
         self.shared.new_name()
     }
 
-    /// What sandboxes have on this host.
+    /// What sandboxes can have on this host.
     #[must_use]
     pub fn host(&self) -> &warden::protocol::Host {
         self.shared.client.host()
     }
 
-    /// Whether the warden still listens: if not, nothing can be made any more.
+    /// Whether the warden still listens. If not, nothing can be made any more.
     #[must_use]
     pub fn alive(&self) -> bool {
         self.shared.client.alive()
     }
 
-    /// Lets go of the warden, which then removes every sandbox and ends, whoever still holds this provider or one of them.
+    /// Closes the connection to the warden, which then removes every sandbox and ends, even if this
+    /// provider or its sandboxes are still held.
     pub fn close(&self) {
         self.shared.client.close();
     }
@@ -148,7 +105,7 @@ impl Containers {
         let started = start(&shared, what, packages, None, limits).await?;
         let control =
             watch(started.channel).map_err(ProviderError::step("watch the control socket"))?;
-        let said = read_packet(&control, START_PATIENCE).await;
+        let said = read_packet(&control, START_TIMEOUT).await;
         match said.ok().and_then(|said| serde_json::from_slice(&said).ok()) {
             Some(Reply::Ready { .. }) => {}
             _ => return Err(not_started(&started.handle, &started.process).await),
@@ -219,7 +176,8 @@ async fn start(
     Ok(Started { handle, channel, process: PidFd::from(process) })
 }
 
-/// Waits for the READY frame of an instance that the warden started itself: nobody else holds its channel.
+/// Waits for the READY frame of an instance that the warden started itself: no other process has
+/// its channel.
 async fn wait_ready(
     channel: OwnedFd,
     handle: &Handle,
@@ -227,7 +185,7 @@ async fn wait_ready(
 ) -> Result<OwnedFd, ProviderError> {
     let channel = watch(channel).map_err(ProviderError::step("watch the channel"))?;
     let mut decoder = Decoder::new(0);
-    while let Ok(bytes) = read_packet(&channel, START_PATIENCE).await {
+    while let Ok(bytes) = read_packet(&channel, START_TIMEOUT).await {
         decoder.push(&bytes);
         match decoder.next_frame() {
             Ok(None) => continue,

@@ -1,4 +1,5 @@
-//! What an instance may reach outside: its own network, filled by the warden, and the proxy that serves it.
+//! Outgoing connections of an instance: its own network, filled by the warden, and the proxy behind
+//! it.
 //!
 //! ```text
 //!   landed ── Reach ─► warden: routes and listening sockets in the instance's network ── sockets ─┐
@@ -6,9 +7,11 @@
 //!                                                              ▼ the proxy, started by the warden at the first
 //!   pause ── Pause ─►   resume ── Resume ─►   dropped ── Close ─► ┄ then: Release ─► warden
 //! ```
-//! Orders go one way and in order, and nobody waits for them: whoever connects before the proxy listens waits in the kernel's
-//! queue. They are in the proxy's socket before the handler is told of its next call, and the proxy looks there before it takes a
-//! connection: so a pause never ends what came after it. When the proxy dies, instances that it served are as good as dead, and the next one starts another.
+//! Orders go one way, in order, without answers; connections that come before the proxy listens
+//! wait in the kernel's queue. An order is in the proxy's socket before the handler is told of its
+//! next call, and the proxy reads orders before it accepts a connection: so a pause never ends a
+//! later connection. When the proxy dies, the instances that it served cannot be used any more, and
+//! the next instance starts another proxy.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,10 +33,11 @@ use crate::client::{Client, unexpected};
 use crate::handle::Handle;
 use crate::watch::watch;
 
-/// How long the proxy may leave an order lying: who is to be destroyed waits for it. Then it is as good as dead.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the proxy may leave an order unread; releases wait for it. After that it counts as
+/// dead.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// As the warden names it.
+/// The network in the warden's protocol.
 pub(crate) fn network(network: Network) -> protocol::Network {
     match network {
         Network::None => protocol::Network::None,
@@ -42,7 +46,7 @@ pub(crate) fn network(network: Network) -> protocol::Network {
     }
 }
 
-/// The one proxy of a worker, while there is one.
+/// The one proxy of a worker, if it runs.
 #[derive(Debug)]
 pub(crate) struct Proxy {
     rules: Rules,
@@ -50,12 +54,13 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// One that is started when somebody needs it; `rules` bound every function.
+    /// A proxy that starts when the first instance needs it; `rules` bound every function.
     pub(crate) fn new(rules: Rules) -> Self {
         Self { rules, link: Mutex::default() }
     }
 
-    /// Gives an instance that has landed what it may reach; none where it is of another class.
+    /// Sets up an instance's outgoing connections after it has landed; none for other network
+    /// classes.
     pub(crate) async fn reach(
         &self,
         handle: &Arc<Handle>,
@@ -76,7 +81,7 @@ impl Proxy {
         Ok(Some(Reach { handle: Arc::clone(handle), link }))
     }
 
-    /// The connection to the proxy that runs; to a new one where none does.
+    /// The connection to the running proxy; starts one where none runs.
     async fn link(&self, client: &Client) -> Result<Arc<Link>, ProviderError> {
         let mut link = self.link.lock().await;
         if let Some(link) = link.as_ref().filter(|link| link.alive()) {
@@ -93,13 +98,13 @@ impl Proxy {
     }
 }
 
-/// An order.
+/// An order on its way to the proxy.
 #[derive(Debug)]
-struct Ordered {
+struct QueuedOrder {
     order: Order,
-    /// What comes along.
+    /// Descriptors that go with the order.
     fds: Vec<OwnedFd>,
-    /// Whoever may be destroyed once it is sent, and no sooner.
+    /// The handle of a sandbox that may be destroyed only after this order is sent.
     _after: Option<Arc<Handle>>,
 }
 
@@ -107,9 +112,9 @@ struct Ordered {
 #[derive(Debug)]
 struct Link {
     control: Arc<AsyncFd<OwnedFd>>,
-    /// For those that find the socket full.
-    orders: mpsc::UnboundedSender<Ordered>,
-    /// How many of them are not sent yet.
+    /// Orders that found the socket full.
+    orders: mpsc::UnboundedSender<QueuedOrder>,
+    /// How many of those are not sent yet.
     behind: Arc<std::sync::Mutex<usize>>,
     alive: Arc<AtomicBool>,
 }
@@ -117,7 +122,7 @@ struct Link {
 impl Link {
     fn new(control: OwnedFd) -> io::Result<Self> {
         let control = Arc::new(watch(control)?);
-        let (orders, mut given) = mpsc::unbounded_channel::<Ordered>();
+        let (orders, mut given) = mpsc::unbounded_channel::<QueuedOrder>();
         let (behind, alive) = (Arc::default(), Arc::new(AtomicBool::new(true)));
         let link = Self { control, orders, behind, alive };
         let (control, still) = (Arc::clone(&link.control), Arc::clone(&link.alive));
@@ -131,7 +136,7 @@ impl Link {
                             *behind.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
                             sent
                         }
-                        // Nobody needs it any more: it ends with the socket.
+                        // No sender is left: the connection ends with the socket.
                         None => return,
                     },
                     () = gone(&control) => Err(io::ErrorKind::BrokenPipe.into()),
@@ -151,42 +156,43 @@ impl Link {
     }
 
     fn order(&self, order: Order, fds: Vec<OwnedFd>) {
-        self.ordered(Ordered { order, fds, _after: None });
+        self.ordered(QueuedOrder { order, fds, _after: None });
     }
 
-    /// Sends it at once, unless others wait already, or the proxy has left as many lying as its socket holds.
-    fn ordered(&self, ordered: Ordered) {
+    /// Sends an order at once, unless earlier ones still wait or the socket is full.
+    fn ordered(&self, ordered: QueuedOrder) {
         let mut behind = self.behind.lock().unwrap_or_else(PoisonError::into_inner);
         if *behind == 0 && try_send(self.control.as_fd(), &ordered).is_ok() {
             return;
         }
-        // Gone: then so is whatever the order was about.
+        // Otherwise the proxy is gone, and so are the connections that the order was about.
         if self.orders.send(ordered).is_ok() {
             *behind += 1;
         }
     }
 }
 
-async fn send(control: &AsyncFd<OwnedFd>, ordered: &Ordered) -> io::Result<()> {
+async fn send(control: &AsyncFd<OwnedFd>, ordered: &QueuedOrder) -> io::Result<()> {
     let send = |fd: &OwnedFd| try_send(fd.as_fd(), ordered);
-    timeout(PATIENCE, control.async_io(Interest::WRITABLE, send)).await?
+    timeout(ORDER_TIMEOUT, control.async_io(Interest::WRITABLE, send)).await?
 }
 
-/// Without waiting for room.
-fn try_send(control: BorrowedFd<'_>, ordered: &Ordered) -> io::Result<()> {
+/// Sends without waiting for room.
+fn try_send(control: BorrowedFd<'_>, ordered: &QueuedOrder) -> io::Result<()> {
     let packet = serde_json::to_vec(&ordered.order)?;
     let borrowed: Vec<_> = ordered.fds.iter().map(AsFd::as_fd).collect();
     scm::send(control, &packet, &borrowed, false).map(drop)
 }
 
-/// Returns when the proxy has ended: it says nothing.
+/// Returns when the proxy has ended, which never writes.
 async fn gone(control: &AsyncFd<OwnedFd>) {
     let receive = |fd: &OwnedFd| scm::receive(fd.as_fd(), &mut [0; 1], false);
     let _ = control.async_io(Interest::READABLE, receive).await;
 }
 
-/// What one instance may reach. Dropping it ends that, and only then is the instance destroyed: else the proxy would take the
-/// end of a process that is killed for the end of what it had to say, and pass it on.
+/// The outgoing connections of one instance. Dropping it closes them at the proxy before the
+/// instance is destroyed. Otherwise the proxy would take the end of a killed process for the end of
+/// its data, and pass it on.
 #[derive(Debug)]
 pub(crate) struct Reach {
     handle: Arc<Handle>,
@@ -194,7 +200,7 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    /// Whether somebody serves it.
+    /// Whether the proxy still serves the instance.
     pub(crate) fn alive(&self) -> bool {
         self.link.alive()
     }
@@ -204,7 +210,7 @@ impl Reach {
         self.link.order(Order::Pause { sandbox: self.handle.id.0 }, Vec::new());
     }
 
-    /// Lets it connect again.
+    /// Allows connections again.
     pub(crate) fn resume(&self) {
         self.link.order(Order::Resume { sandbox: self.handle.id.0 }, Vec::new());
     }
@@ -212,7 +218,7 @@ impl Reach {
 
 impl Drop for Reach {
     fn drop(&mut self) {
-        self.link.ordered(Ordered {
+        self.link.ordered(QueuedOrder {
             order: Order::Close { sandbox: self.handle.id.0 },
             fds: Vec::new(),
             _after: Some(Arc::clone(&self.handle)),
@@ -242,7 +248,7 @@ mod tests {
         let (ours, theirs) = pair();
         let link = Link::new(ours).unwrap();
         link.order(Order::Pause { sandbox: 7 }, Vec::new());
-        // Nobody else has run meanwhile.
+        // No other task has run meanwhile.
         assert!(matches!(next(&theirs), Ok(Order::Pause { sandbox: 7 })));
     }
 

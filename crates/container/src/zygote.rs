@@ -1,11 +1,12 @@
-//! A zygote: what the worker holds of it, and the pools it keeps for its forks.
+//! A zygote, and the pools that it keeps for its forks.
 //!
 //! ```text
 //!   slots:  prepared by the warden      ── land ──►   spares: landed, waiting for code   ── place ──► instance
 //!           (namespaces, root, cgroup)                (only where mounts may come late)
 //! ```
-//! Both pools are filled off the request path; a fork that finds them empty makes what it needs itself. Pools belong to
-//! one zygote: a slot's namespaces are made below its zygote's, and what one zygote ever held no other gets.
+//! Both pools are filled off the request path; a fork that finds them empty makes what it needs
+//! itself. Pools belong to one zygote: a slot's namespaces are made below its zygote's, and no
+//! other zygote ever gets what one has held.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,17 +22,18 @@ use sys::process::PidFd;
 use tokio::io::unix::AsyncFd;
 use warden::protocol::Command;
 
-use crate::container::{ContainerInstance, in_the_wardens_words};
+use crate::container::{ContainerInstance, warden_limits};
 use crate::demand::{self, Demand};
-use crate::fork::{Landed, Role, Slot};
+use crate::fork::{LandedFork, Role, Slot};
 use crate::handle::Handle;
 use crate::imports::{Steps, import, left_something};
-use crate::provider::Shared;
 use crate::reach::network;
+use crate::shared::Shared;
 use crate::watch::watch;
 
-/// Spares that are made at a time. The zygote forks one after the other, but what comes before and after the fork overlaps:
-/// one filler is hardly quicker than one client, so that after a wait the pool never fills up again.
+/// Spares that are made at a time. The zygote forks one after the other, but the work before and
+/// after the fork overlaps: one filler is hardly quicker than one client, so that after a wait the
+/// pool would never fill up again.
 const FILLERS: usize = 2;
 
 /// How long spares outlast the load that they were made for.
@@ -52,11 +54,11 @@ struct Inner {
     spec: ZygoteSpec,
     imports: Imports,
     slots: Mutex<VecDeque<Slot>>,
-    spares: Mutex<VecDeque<Landed>>,
+    spares: Mutex<VecDeque<LandedFork>>,
     demand: Mutex<Demand>,
     trimming: AtomicBool,
     fillers: AtomicUsize,
-    /// Spares on their way.
+    /// Spares that are being made.
     landing: AtomicUsize,
 }
 
@@ -66,7 +68,7 @@ fn lock<T>(pool: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl ContainerZygote {
-    /// Takes over a zygote that has said READY, and has it import what its specification says, in these `steps`.
+    /// Takes over a zygote that has said READY, and lets it import its modules in these `steps`.
     pub(crate) async fn new(
         shared: Arc<Shared>,
         handle: Handle,
@@ -90,15 +92,15 @@ impl ContainerZygote {
             fillers: AtomicUsize::new(0),
             landing: AtomicUsize::new(0),
         });
-        // What is not fit to be forked is not prepared for it.
+        // A zygote that is unfit to be forked needs no pools.
         if !left_something(&inner.imports) {
             inner.fill();
         }
         Ok(Self { inner })
     }
 
-    /// Makes one by `make`; and, where it has something left behind and does not know by which import, once more, step by
-    /// step.
+    /// Makes a zygote by `make`. If its imports left something behind, and it does not know which
+    /// one did, makes it once more, step by step.
     pub(crate) async fn make<M, F>(make: M) -> Result<Self, ProviderError>
     where
         M: Fn(Steps) -> F,
@@ -110,7 +112,7 @@ impl ContainerZygote {
             return Ok(made);
         }
         let steps = Steps::of(&imports.files);
-        // Its memory and its name go before another one takes as much.
+        // Frees its memory and its name before another zygote takes as much.
         drop(made);
         make(steps).await
     }
@@ -151,7 +153,7 @@ impl Inner {
         });
     }
 
-    /// Gives back, in a while, spares that only a busy zygote has: at most one who does so at a time.
+    /// Releases surplus spares after a while, in one task at a time.
     fn trim(self: &Arc<Self>) {
         let many = |zygote: &Self| lock(&zygote.spares).len() > demand::ALWAYS;
         if !many(self) || self.trimming.swap(true, Ordering::AcqRel) {
@@ -166,7 +168,7 @@ impl Inner {
                 };
                 let wanted =
                     lock(&zygote.demand).spares(Instant::now(), zygote.shared.options.spares);
-                // In a statement of its own: what goes is not dropped under the lock.
+                // In a statement of its own: the surplus must not be dropped under the lock.
                 let surplus = {
                     let mut spares = lock(&zygote.spares);
                     let keep = wanted.min(spares.len());
@@ -187,7 +189,8 @@ impl Inner {
         let late = self.handle.client.host().late_mounts;
         let wanted = lock(&self.demand).spares(Instant::now(), options.spares);
         if late {
-            // Both numbers under one lock, here and where one arrives: otherwise two fillers would see room for one each.
+            // Both numbers under one lock, here and where one arrives: otherwise two fillers would
+            // see room for one each.
             let room = {
                 let spares = lock(&self.spares);
                 let take = |landing| (spares.len() + landing < wanted).then_some(landing + 1);
@@ -209,7 +212,7 @@ impl Inner {
         Ok(false)
     }
 
-    async fn land_spare(&self) -> Result<Landed, ProviderError> {
+    async fn land_spare(&self) -> Result<LandedFork, ProviderError> {
         let prepared = lock(&self.slots).pop_front();
         let slot = match prepared {
             Some(slot) => slot,
@@ -221,7 +224,7 @@ impl Inner {
     async fn prepare(&self) -> Result<Slot, ProviderError> {
         let client = &self.handle.client;
         let name = self.shared.new_name();
-        let default = in_the_wardens_words(sandbox::Limits::default());
+        let default = warden_limits(sandbox::Limits::default());
         let what = (Role::Instance, network(self.spec.network));
         Slot::prepare(client, name, self.handle.id, what, None, default).await
     }
@@ -248,7 +251,8 @@ impl Inner {
                 None => self.prepare().await?,
             };
             if slot.has_root() {
-                // At once: what is attached late is there before the code is loaded.
+                // Sent with the fork: layers that are attached late are there before the code is
+                // loaded.
                 let command = place(slot.handle.id);
                 let (placed, landed) =
                     tokio::join!(client.call(command, &[]), slot.land(self.control.as_fd(), false));
@@ -261,7 +265,7 @@ impl Inner {
                 slot.land(self.control.as_fd(), false).await?
             }
         };
-        let Landed { mut handle, channel, process } = landed;
+        let LandedFork { mut handle, channel, process } = landed;
         let output = handle.take_output();
         let handle = Arc::new(handle);
         let reach = self.shared.proxy.reach(&handle, &spec).await?;
@@ -298,7 +302,7 @@ impl Sandbox for ContainerZygote {
         self.inner.handle.id
     }
 
-    /// With its spares, which go with it.
+    /// Includes its spares, which are dropped with it.
     fn memory(&self) -> io::Result<u64> {
         let spares = lock(&self.inner.spares);
         let spares = spares.iter().map(|spare| spare.handle.memory());

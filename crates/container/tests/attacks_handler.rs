@@ -1,4 +1,4 @@
-//! A malicious handler: code that runs in an instance tries to get out of it, or at its neighbours.
+//! A malicious handler: code in an instance tries to escape, or to reach its neighbours.
 
 mod support;
 
@@ -9,7 +9,7 @@ use support::{Conversation, NONE, World, ask, can_run};
 const FORKED: &[&str] = &["root", "derived"];
 const ALL: &[&str] = &["root", "derived", "fresh"];
 
-/// An instance of `world` by the way it comes into being, with the zygotes that it needs.
+/// An instance of `world`, made in the named way, with the zygotes that it needs.
 async fn made(world: &World, way: &str, source: &str) -> (Box<dyn Instance>, Vec<Box<dyn Zygote>>) {
     let spec = world.attacker(source);
     if way == "fresh" {
@@ -23,7 +23,7 @@ async fn made(world: &World, way: &str, source: &str) -> (Box<dyn Instance>, Vec
     (derived.fork(spec).await.unwrap(), vec![root, derived])
 }
 
-/// What a handler answers, for every way of building roots and of making an instance.
+/// A handler's answer, for every way of building roots and of making an instance.
 async fn everywhere(ways: &[&str], source: &str, check: impl Fn(&str, &Value)) {
     for staged in [false, true] {
         let world = World::new(staged, NONE).await;
@@ -35,7 +35,7 @@ async fn everywhere(ways: &[&str], source: &str, check: impl Fn(&str, &Value)) {
     }
 }
 
-/// All of a report's results are one of `expected`.
+/// Asserts that all of a report's results are one of `expected`.
 fn all(report: &Value, expected: &[&str]) {
     let wrong: Vec<_> = report
         .as_object()
@@ -204,7 +204,7 @@ async fn a_handler_cannot_reach_the_warden_through_its_own_channel() {
     if !can_run() {
         return;
     }
-    // The channel was made by the warden: its peer's pidfd (SO_PEERPIDFD) names the warden.
+    // The warden made the channel: its peer's pidfd (SO_PEERPIDFD) names the warden.
     let source = "
 import socket
 def handler(event, context):
@@ -221,7 +221,7 @@ def handler(event, context):
     return said
 ";
     everywhere(FORKED, source, |_, said| {
-        // EINVAL: it is no process of the caller's PID namespace or below.
+        // EINVAL: not a process of the caller's PID namespace or below.
         let denied = ["EINVAL", "EPERM", "EACCES", "ENOSYS", "ESRCH", "EOPNOTSUPP", "ENOPROTOOPT"];
         all(said, &denied);
     })
@@ -313,7 +313,8 @@ def handler(event, context):
     let mut one = Conversation::load(one.as_mut()).await;
     let mut other = Conversation::load(other.as_mut()).await;
     let (first, second) = (one.ask("{}").await, other.ask("{}").await);
-    // flock needs no permission to write: a known channel between sandboxes (SECURITY.md), not a wanted one.
+    // flock needs no write permission: a known channel between sandboxes (SECURITY.md), not a
+    // wanted one.
     assert_eq!((&first["flock"], &second["flock"]), (&"OK".into(), &"EAGAIN".into()));
     for said in [&first, &second] {
         assert_eq!(said["inotify"], "ENOSYS");

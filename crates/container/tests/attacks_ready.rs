@@ -1,6 +1,7 @@
-//! False READYs: what a malicious zygote answers in a slot's name, and what it pushes at the worker with it.
+//! False READYs: what a malicious zygote answers in a slot's name, and what it sends to the worker
+//! with it.
 //!
-//! Tests that count the worker's own descriptors: one at a time.
+//! These tests count the worker's own descriptors, so they run one at a time.
 
 mod support;
 
@@ -29,7 +30,7 @@ fn seen(error: &ProviderError) -> Seen {
     }
 }
 
-/// An instance's slot. Every attack is one in which everything is right but what its name says.
+/// An instance's slot. In each attack everything is right except for the named detail.
 const INSTANCES: &[(&str, Seen, &str)] = &[
     ("the zygote itself answers", Impostor, "say_ready(fds[1])"),
     ("a plain fork answers", Impostor, "child(lambda: say_ready(fds[1]))"),
@@ -64,7 +65,7 @@ const INSTANCES: &[(&str, Seen, &str)] = &[
         Lost,
         "child(lambda: (become(fds, uid), forged(fds[1], 1, uid)))",
     ),
-    ("nobody answers", Lost, "None"),
+    ("no process answers", Lost, "None"),
     ("no frame", Lost, "landed(fds, uid, lambda: (send(fds[1], b'hello'), time.sleep(1)))"),
     ("noise", Lost, "landed(fds, uid, lambda: (send(fds[1], os.urandom(1000)), time.sleep(1)))"),
     (
@@ -106,7 +107,7 @@ const ZYGOTES: &[(&str, Seen, &str)] = &[
     ("noise", Lost, "send(fds[1], os.urandom(900))"),
     ("an empty packet", Lost, "send(fds[1], b'')"),
     ("a huge packet", Lost, "send(fds[1], b'{' * 100000)"),
-    ("nobody answers", Lost, "None"),
+    ("no process answers", Lost, "None"),
 ];
 
 const MEANS: &str = "
@@ -124,14 +125,14 @@ def forged(channel, pid, uid):
 ";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_is_not_the_slots_own_child_is_never_taken_for_it() {
+async fn only_the_slots_own_child_is_accepted() {
     if !can_run() {
         return;
     }
     let _alone = ALONE.lock().await;
     let world = World::new(false, NONE).await;
     let honest = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
-    // The control: the means of these attacks, used rightly, do land.
+    // The control: the same means, used rightly, do land.
     let rightly = format!(
         "{MEANS}\ndef attack(fds, uid, flags):\n    landed(fds, uid, lambda: (say_ready(fds[1]), time.sleep(1)))\n"
     );
@@ -167,7 +168,7 @@ async fn a_slots_child_is_not_taken_for_another_slots() {
         return;
     }
     let _alone = ALONE.lock().await;
-    // The first fork's child keeps its place; what is asked for second gets the READY of the first one's child.
+    // The first fork's child stays; the second fork gets the READY of the first one's child.
     let attack = format!(
         "{MEANS}
 FIRST = []
@@ -195,7 +196,7 @@ async fn descriptors_that_are_pushed_at_the_worker_are_closed() {
         return;
     }
     let _alone = ALONE.lock().await;
-    // With READY, or then with every frame. The child speaks the protocol otherwise.
+    // Sent with READY, or with every frame after it. Otherwise the child speaks the protocol.
     let attack = format!(
         "{MEANS}
 import array, socket
@@ -243,7 +244,7 @@ def attack(fds, uid, flags):
         }
         drop(zygote);
         world.settle().await;
-        // An earlier test's runtime may still be closing its own: fewer is well.
+        // An earlier test's runtime may still be closing descriptors: fewer is fine.
         let begin = std::time::Instant::now();
         while own_descriptors() > before && begin.elapsed().as_secs() < 5 {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;

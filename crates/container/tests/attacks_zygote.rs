@@ -1,7 +1,8 @@
-//! A malicious zygote: a package that a zygote has imported abuses what a fork hands to it.
+//! A malicious zygote: a package that a zygote has imported abuses the descriptors of a fork.
 //!
-//! Each attack runs in the zygote at a fork, with the slot's descriptors (root, channel, user namespace, cgroups); the
-//! honest fork follows, so that every test shows as well that an ordinary instance lands afterwards and reports.
+//! Each attack runs in the zygote at a fork, with the slot's descriptors (root, channel, user
+//! namespace, cgroups). The honest fork follows: every test also shows that an ordinary instance
+//! lands afterwards and reports.
 
 mod support;
 
@@ -14,7 +15,8 @@ use support::attack::REPORT;
 use support::{Conversation, NONE, World, ask, can_run, patience};
 use warden::protocol::{Answer, Command, Cpu, Limits};
 
-/// What the same attack finds from a root zygote and from a derived one, for both ways of building roots.
+/// The result of an attack from a root zygote and from a derived one, for both ways of building
+/// roots.
 async fn everywhere(attack: &str, check: impl Fn(&Value)) {
     for staged in [false, true] {
         let world = World::new(staged, NONE).await;
@@ -67,7 +69,7 @@ def walk(fds, uid):
         'setns user of 1': attempt('setns', one, CLONE_NEWUSER),
         'setns user by pidfd': attempt('setns', self, CLONE_NEWUSER),
     }
-    # The classic: a root below the working directory stops nobody who climbs from outside of it.
+    # The classic: a root below the working directory does not stop a process that climbs from outside of it.
     os.mkdir('/dev/shm/jail') if os.access('/dev/shm', os.W_OK) else None
     outside = os.open('/', os.O_RDONLY)
     chrooted = attempt('chroot', ctypes.c_char_p(b'/opt'))
@@ -143,7 +145,7 @@ def attack(fds, uid, flags):
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_zygote_moves_nobody_but_its_own_into_a_slots_cgroup() {
+async fn a_zygote_moves_only_its_own_processes_into_a_slots_cgroup() {
     if !can_run() {
         return;
     }
@@ -178,9 +180,9 @@ def attack(fds, uid, flags):
     assert!(bystander.alive());
 }
 
-/// Foreigners and a sandbox's own, by their numbers in P, as the host knows them.
+/// Other processes and the sandbox's own, by their numbers in P, which the host knows.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_zygote_signals_and_reaches_its_descendants_and_nobody_else() {
+async fn a_zygote_signals_and_reaches_only_its_descendants() {
     if !can_run() {
         return;
     }
@@ -213,7 +215,7 @@ def handler(event, context):
             before.iter().map(|p| i64::from(p.inside)).chain([1]).collect();
         let root = world.containers.create_zygote(world.evil(attack)).await.unwrap();
         let own = i64::from(world.newcomer(&before).inside);
-        // Its report comes with the second fork: then the first one is there to be reached.
+        // Its report comes with the second fork: the first one is there then.
         let first = root.fork(world.instance(REPORT)).await.unwrap();
         let said = world.report(root.as_ref()).await;
         let reached = numbers(&said["reached"]);
@@ -227,7 +229,7 @@ def handler(event, context):
         assert_eq!(said["proc"], serde_json::json!([]), "a zygote has no /proc");
         drop(first);
 
-        // A derived one does not reach its parent, nor its parent's other children.
+        // A derived zygote does not reach its parent, nor its parent's other children.
         let before: BTreeSet<i64> =
             world.processes().iter().map(|p| i64::from(p.inside)).chain([1]).collect();
         let derived = victim.derive(world.evil(attack)).await.unwrap();
@@ -279,8 +281,8 @@ async fn nothing_of_a_zygotes_outlives_it() {
     if !can_run() {
         return;
     }
-    // It keeps a slot's cgroups and leaves processes everywhere: once the slot's cgroups were given back and are nobody's,
-    // in those, and from the second fork on in its own cgroup, forking all the time.
+    // It keeps a slot's cgroups and leaves processes in them after they were given back, and from
+    // the second fork on in its own cgroup, forking all the time.
     let attack = "
 import time
 KEPT = []
@@ -324,11 +326,13 @@ def attack(fds, uid, flags):
         let mut instance = zygote.fork(world.instance(REPORT)).await.unwrap();
         assert_eq!(ask(instance.as_mut(), "{}").await, "done");
         drop(instance);
-        // Whether this one lands is not the question: what the zygote breeds may leave it no process.
+        // It does not matter whether this fork lands: the zygote's own processes may leave it no
+        // room.
         drop(zygote.fork(world.instance(REPORT)).await);
         tokio::time::sleep(Duration::from_millis(700)).await;
         assert!(world.processes().len() >= before.0 + 2, "the daemons run");
-        // The idle cgroups with the daemons in them come into use again, and go back when there are no descriptors for more.
+        // The idle cgroups with the daemons in them come into use again, and are removed when there
+        // are no descriptors for more.
         let client = world.containers.client();
         let usual = world.allow_descriptors(Some(3));
         for sandbox in [(); 3].map(|()| world.containers.new_name().0) {
@@ -390,7 +394,7 @@ async fn a_child_that_lands_without_a_pid_namespace_is_refused() {
     if !can_run() {
         return;
     }
-    // Everything else is right: it would get a /proc that shows all of P.
+    // Otherwise all is right: it would get a /proc that shows all of P.
     let attack = "
 _honestly = _forked
 
@@ -419,7 +423,7 @@ async fn the_warden_waits_for_no_death_that_a_zygote_keeps_to_itself() {
     if !can_run() {
         return;
     }
-    // What it forks becomes its own child when the intermediate exits, and nobody ever reaps it.
+    // Its grandchildren become its own children when the intermediate exits, and are never reaped.
     let attack = "
 import signal
 
@@ -435,7 +439,7 @@ def handler(event, context):
         os._exit(3)
     return sys.modules['evil'].REPORT
 ";
-    // Only there does pid 1 tell the warden anything, on every kernel.
+    // Only with this isolation does pid 1 report deaths to the warden, on every kernel.
     let world = World::new(true, NONE).await;
     let evil = world.containers.create_zygote(world.evil(attack)).await.unwrap();
     let honest = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
@@ -456,7 +460,7 @@ def handler(event, context):
     assert!(matches!(told, Answer::Died { untold: true, exited: None, signal: None, .. }));
     assert_eq!(of_evil.autopsy().await.unwrap(), Death::Unknown);
 
-    // The control: an honest zygote's, which is told.
+    // The control: the death of an honest zygote's fork is reported.
     let exits = "import os\ndef handler(event, context): os._exit(4)";
     let mut of_honest = honest.fork(world.instance(exits)).await.unwrap();
     let mut talk = Conversation::load(of_honest.as_mut()).await;
@@ -464,8 +468,8 @@ def handler(event, context):
     assert_eq!(of_honest.autopsy().await.unwrap(), Death::Exited(4));
 }
 
-/// What is in the scratch of the slot whose descriptors a zygote has kept from its first fork, and whether more can be put there
-/// and into its output.
+/// The scratch of a slot whose descriptors a zygote has kept from its first fork, and whether more
+/// can be written there and into its output.
 const KEEPS: &str = "
 KEPT = []
 def seen(fds, uid):
@@ -494,7 +498,7 @@ def attack(fds, uid, flags):
     KEPT.extend([{at: os.dup(fds[at]) for at in (0, 2, -1)}, uid])
 ";
 
-/// Writes whatever is hard to be rid of, and ends.
+/// Writes all that is hard to remove, and ends.
 const HEAPS: &str = "
 import ctypes, os
 def heap(top):
@@ -588,7 +592,7 @@ async fn no_zygotes_words_reach_its_parent_or_block_another() {
     if !can_run() {
         return;
     }
-    // As much as a pipe takes, and then whoever writes waits.
+    // Fills the pipe; further writers wait.
     let fills = "
 import os
 os.set_blocking(2, False)
@@ -608,11 +612,11 @@ os.set_blocking(2, True)
     };
     let filler = root.derive(with("fills", fills)).await.unwrap();
     let said = tokio::time::timeout(patience(20), root.derive(with("says", says))).await;
-    let sayer = said.expect("it waits for nobody").unwrap();
+    let sayer = said.expect("it does not wait").unwrap();
     for zygote in [&filler, &sayer] {
         assert_eq!(zygote.imports().failed, []);
         assert_eq!(zygote.imports().fds, 0, "its streams are its own");
-        // What it forks has an output of its own.
+        // Its forks have an output of their own.
         let source =
             "import os\ndef handler(event, context):\n    os.write(2, b'x' * 100000)\n    return 1";
         let mut instance = zygote.fork(world.instance(source)).await.unwrap();
@@ -663,7 +667,8 @@ async fn a_zygote_that_holds_what_its_dead_slots_have_sent_ends() {
     if !can_run() {
         return;
     }
-    // A process in each slot's cgroup fills sockets, of which the other ends are another's: nobody frees what is in them.
+    // A process in each slot's cgroup fills sockets whose other ends a stranger holds: their
+    // content is never freed.
     let attack = "
 import socket, time
 def fill(fds, ends):
@@ -711,7 +716,7 @@ async fn a_zygote_that_lives_on_the_memory_of_its_slots_ends() {
     if !can_run() {
         return;
     }
-    // It stays in the slot's cgroup, and could go to the next with what it has taken here.
+    // It stays in the slot's cgroup, and could enter the next slot with the memory it took here.
     let attack = "
 import time
 def live(fds, ready):
@@ -749,7 +754,7 @@ async fn is_ended(zygote: &dyn sandbox::Zygote) -> bool {
     !zygote.alive()
 }
 
-/// A hostile zygote, derived from an honest one that has forked somebody before.
+/// A hostile zygote, derived from an honest one that has forked before.
 struct Beside {
     world: World,
     honest: Box<dyn sandbox::Zygote>,

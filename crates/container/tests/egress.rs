@@ -1,4 +1,4 @@
-//! What a sandbox reaches that may reach something, and that it is nothing else.
+//! Outgoing connections of sandboxes: the listed ones work, and no other does.
 
 mod support;
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use support::services::{answering, answering_at, file, nameless_server, serving_at, telling_ends};
 use support::{Conversation, NONE, World, can_run, host, patience};
 
-/// Connects to each place of its event, and says what came of it.
+/// Connects to each address of its event, and reports each result.
 const CONNECT: &str = r#"
 import errno, socket
 
@@ -132,7 +132,7 @@ async fn a_destination_of_the_list_is_reached_and_no_other() {
         "Temporary failure in name resolution",
     ]);
     let met = |said: Value| {
-        // Without a name in the list there is nobody to ask; what a resolver makes of it is its own.
+        // Without a name in the list no name server answers; the resolver's own error varies.
         let (said, met) = (said.as_array().unwrap().clone(), met.as_array().unwrap());
         assert_eq!(said[..6], met[..6]);
         assert!(said[6].as_str().unwrap().contains("name"), "{said:?}");
@@ -143,7 +143,7 @@ async fn a_destination_of_the_list_is_reached_and_no_other() {
         let zygote = zygote(&world, Network::Egress).await;
         let (instance, mut talk) = forked(zygote.as_ref(), reaching(&world, &destinations)).await;
         met(ask(&mut talk, places.clone()).await);
-        // What no zygote has forked has it as well.
+        // An instance that no zygote has forked has it as well.
         let mut fresh =
             world.containers.create_instance(reaching(&world, &destinations)).await.unwrap();
         let mut alone = Conversation::load(fresh.as_mut()).await;
@@ -160,7 +160,7 @@ async fn a_name_of_the_list_is_reached_while_it_leads_where_it_may() {
     }
     let port = answering("listed");
     let hosts = file("");
-    // Nobody else is asked, whatever there is around the test.
+    // No other name service is asked, whatever the host has.
     let switch = file("hosts: files\n");
     let known = |lines: &str| std::fs::write(hosts.path(), lines).unwrap();
     known("127.0.0.1 api.test a.below.test other.test\n10.9.9.9 private.below.test\n");
@@ -177,7 +177,7 @@ async fn a_name_of_the_list_is_reached_while_it_leads_where_it_may() {
         ["API.test", port],
         ["a.below.test", port],
         ["other.test", port],
-        ["nobody.below.test", port],
+        ["nothing.below.test", port],
         ["private.below.test", port],
         ["below.test", port],
         ["198.18.0.77", port],
@@ -195,7 +195,8 @@ async fn a_name_of_the_list_is_reached_while_it_leads_where_it_may() {
             "ECONNRESET",
         ])
     );
-    // The address that the sandbox was given leads wherever the name does: when that is inside, nowhere.
+    // The sandbox's address leads wherever the name does. When that is a private address, it leads
+    // nowhere.
     known("127.0.0.3 api.test\n");
     assert_eq!(ask(&mut talk, json!([["198.18.0.1", port]])).await, json!(["ECONNRESET"]));
     assert_eq!(ask(&mut talk, json!([["api.test", port]])).await, json!(["no such name"]));
@@ -272,7 +273,7 @@ async fn what_the_kernel_buffers_for_a_function_is_bounded_by_its_memory() {
     if !can_run() {
         return;
     }
-    // Connects to it are answered by the kernel, and nobody reads.
+    // The kernel answers connects; no program reads.
     let deaf = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = deaf.local_addr().unwrap().port();
     let world = World::bounded(support::rooted(false), NONE, rules(&["127.0.0.1"])).await;
@@ -355,7 +356,7 @@ async fn connections_end_when_their_instance_is_paused_and_it_connects_again_whe
     world.end().await;
 }
 
-/// Of a proxy that is slow to read its orders, too.
+/// Also with a proxy that is slow to read its orders.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pause_ends_no_connection_that_is_made_after_it() {
     if !can_run() {
@@ -371,7 +372,7 @@ async fn a_pause_ends_no_connection_that_is_made_after_it() {
     let pid = rustix::process::Pid::from_raw(proxy(&world).pid).unwrap();
     let signal = |signal| rustix::process::kill_process(pid, signal).unwrap();
     signal(rustix::process::Signal::STOP);
-    // More than it obeys before it looks at anything else.
+    // More orders than the proxy carries out before it looks at anything else.
     for _ in 0..75 {
         instance.pause().unwrap();
         instance.resume().unwrap();
@@ -419,7 +420,7 @@ async fn nothing_of_an_instance_is_left_with_the_proxy_when_it_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_proxy_has_nobodys_rights_and_another_follows_when_it_is_killed() {
+async fn the_proxy_has_no_rights_and_another_follows_when_it_is_killed() {
     if !can_run() {
         return;
     }
@@ -437,7 +438,7 @@ async fn the_proxy_has_nobodys_rights_and_another_follows_when_it_is_killed() {
     assert_eq!(first.status["Groups"], "");
     let pid = rustix::process::Pid::from_raw(first.pid).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-    // Nobody listens there any more, and whoever asks is told that the instance is of no use.
+    // The listeners are gone, and the instance is reported as of no use.
     let deadline = std::time::Instant::now() + patience(10);
     while instance.alive() {
         assert!(std::time::Instant::now() < deadline, "it passes for alive");
@@ -462,15 +463,15 @@ async fn in_the_hosts_network_everything_is_reached_and_nothing_is_served() {
     let spec = InstanceSpec { network: Network::Host, ..world.instance(CONNECT) };
     let (instance, mut talk) = forked(zygote.as_ref(), spec).await;
     let said = ask(&mut talk, json!([["127.0.0.1", port], ["bind", 0], ["listen"]])).await;
-    // Landlock knows ports since Linux 6.7, and never those of sockets that have not asked for one.
+    // Landlock has rules for ports since Linux 6.7, but none for sockets that were given a port.
     let bound = if sys::probe::Host::probe().landlock >= 4 { "EACCES" } else { "bound" };
     assert_eq!(said, json!(["a service of the host: hello", bound, "ENOSYS"]));
-    // Others are as before, beside it.
+    // Other classes stay as they were.
     let none = self::zygote(&world, Network::None).await;
     let (other, mut quiet) = forked(none.as_ref(), world.instance(CONNECT)).await;
     let said = ask(&mut quiet, json!([["127.0.0.1", port]])).await;
     assert!(["EACCES", "ENETUNREACH"].contains(&said[0].as_str().unwrap()), "{said}");
-    // And nobody changes from one to the other.
+    // No instance can change from one class to the other.
     let spec = InstanceSpec { network: Network::Host, ..world.instance(CONNECT) };
     let refused = none.fork(spec).await.unwrap_err().to_string();
     assert!(refused.contains("network class"), "{refused}");
@@ -489,7 +490,7 @@ async fn resolv_conf_names_whom_the_sandbox_may_ask() {
         for (network, expected) in [
             (Network::None, "nameserver 127.0.0.1\n".to_owned()),
             (Network::Egress, "nameserver 127.0.0.1\n".to_owned()),
-            // A host may have none.
+            // A host may have no such address.
             (
                 Network::Host,
                 std::fs::read_to_string(Path::new("/etc/resolv.conf"))
@@ -506,7 +507,7 @@ async fn resolv_conf_names_whom_the_sandbox_may_ask() {
     }
 }
 
-/// Kills whoever comes next to these, a moment after that.
+/// Kills the next new process, a moment after it appears.
 fn kill_the_next(world: &World, moment: Duration) -> std::thread::JoinHandle<()> {
     let before = world.processes();
     let cgroup = world.cgroup_name();
@@ -550,7 +551,7 @@ async fn who_is_killed_while_it_starts_is_told_as_one_of_whom_another_can_be_mad
         let killer = kill_the_next(&world, Duration::from_micros(round * 250));
         let made = zygote.fork(reaching(&world, &["192.0.2.7:80".to_owned()])).await;
         killer.join().unwrap();
-        // The one who was killed may be he that was to make the instance.
+        // The killed process may be the one that was to make the instance.
         let worth_another = match &made {
             Ok(_) => true,
             Err(error) => matches!(

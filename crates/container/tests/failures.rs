@@ -1,4 +1,4 @@
-//! A step of the warden's that fails leaves nothing behind, whichever it was.
+//! A failed step of the warden leaves nothing behind, whichever step it was.
 
 mod support;
 
@@ -20,7 +20,7 @@ const LIMITS: Limits = Limits {
     cpu: Cpu::UNLIMITED,
 };
 
-/// Cgroups of former sandboxes are kept for nobody.
+/// A world without cgroups kept from former sandboxes.
 async fn world() -> World {
     World::isolated(Isolation { cgroups: Supply::Fresh, ..Isolation::LEAN }, NONE).await
 }
@@ -34,7 +34,7 @@ fn start(world: &World, sandbox: u64, code: Option<String>, limits: Limits) -> C
     Command::Start { sandbox, python, packages: None, code, network: Network::None, limits }
 }
 
-/// Cgroups of the warden's, and the processes that it has to wait for.
+/// The warden's cgroups, and the processes that it has to wait for.
 fn held(world: &World) -> (BTreeSet<PathBuf>, BTreeSet<i32>) {
     let children = host::children(world.warden());
     (host::cgroups(&world.cgroup_name()), children.iter().map(|process| process.pid).collect())
@@ -53,7 +53,8 @@ async fn who_fails_once_its_process_runs_is_waited_for_and_its_cgroup_goes() {
     let code = Some(world.code(HANDLER).to_string());
     let name = || world.containers.new_name().0;
     let before = held(&world);
-    // A thousandth of a processor is less than the kernel's least, and is set when the process is there.
+    // A thousandth of a processor is less than the kernel's minimum, and is set after the process
+    // exists.
     let limits = Limits { cpu: Cpu { quota: Some(1), weight: None }, ..LIMITS };
     for (command, step) in [
         (start(&world, name(), code, limits), "limit processors"),

@@ -1,6 +1,7 @@
-//! Every isolation on the real kernel: what all share, what distinguishes each, and that it leaves nothing behind.
+//! Every isolation on the real kernel: what all share, what distinguishes each, and that it leaves
+//! nothing behind.
 //!
-//! What is counted belongs to the whole warden or host, so these tests run one at a time.
+//! The counts belong to the whole warden or host, so these tests run one at a time.
 
 mod support;
 
@@ -16,7 +17,7 @@ use tokio::sync::Mutex;
 
 static ALONE: Mutex<()> = Mutex::const_new(());
 
-/// A handler that says who and where it is.
+/// A handler that reports its ids and namespaces.
 const WHO: &str = "
 import os, socket
 def loopback():
@@ -63,7 +64,7 @@ fn wardens_mounts(world: &World) -> usize {
     table.lines().count()
 }
 
-/// A zygote to fork from, where there are any.
+/// A zygote to fork from, if the isolation has zygotes.
 async fn zygote(world: &World) -> Option<Box<dyn Zygote>> {
     let forks = world.containers.host().isolation.forks();
     if forks {
@@ -80,7 +81,7 @@ async fn instance(world: &World, zygote: Option<&dyn Zygote>, source: &str) -> B
     }
 }
 
-/// Its process: the only one that has the kernel uid of none of those `before`.
+/// The process of a new sandbox: the only one with a kernel uid that is not in `before`.
 async fn born(
     world: &World,
     zygote: Option<&dyn Zygote>,
@@ -91,7 +92,7 @@ async fn born(
     (made, world.newcomer(&before))
 }
 
-/// What no isolation gives up.
+/// Asserts what no isolation gives up.
 fn confined(said: &Value, process: &host::Process, isolation: Isolation) {
     assert_eq!(said["pid"], 1, "{isolation}");
     assert_eq!(said["event"]["a"], 1, "{isolation}");
@@ -103,7 +104,7 @@ fn confined(said: &Value, process: &host::Process, isolation: Isolation) {
     }
     assert_eq!(process.status["NoNewPrivs"], "1", "{isolation}");
     assert_eq!(process.status["Seccomp"], "2", "{isolation}");
-    // Whoever has a mount namespace of its own sees its own processes on every kernel.
+    // A process with its own mount namespace sees its own processes on every kernel.
     assert!(
         said["proc"].is_null() || said["proc"] == serde_json::json!([1]),
         "{isolation}: {said}"
@@ -161,7 +162,8 @@ async fn siblings_share_exactly_the_namespaces_that_their_isolation_does_not_mak
                 let own = kind == "pid" || isolation.own.to_string().split('+').any(|k| k == kind);
                 assert_eq!(first[kind] != second[kind], own, "{isolation}: {kind}");
                 let hosts = std::fs::read_link(format!("/proc/self/ns/{kind}")).unwrap();
-                // Nobody is in the host's, but for the cgroup namespace, which hides nothing from who sees no cgroup.
+                // No sandbox is in the host's namespaces. The cgroup namespace is an exception: it
+                // hides nothing from a process that sees no cgroup.
                 assert!(first[kind] != hosts || kind == "cgroup" && !own, "{isolation}: {kind}");
             }
             drop((one, two));
@@ -189,8 +191,8 @@ async fn bound_roots_are_in_the_wardens_mount_table_while_they_live_and_no_other
             instance(&world, root.as_deref(), WHO).await,
             instance(&world, root.as_deref(), WHO).await,
         );
-        // SOCK's base, code and scratch; besides these the guest, devices, /dev/shm, /sys, the links at /proc and, where it
-        // comes late, /proc itself with five files.
+        // SOCK's base, code and scratch; besides these the guest, devices, /dev/shm, /sys, the
+        // links at /proc and, where it comes late, /proc itself with five files.
         let late_proc = world.containers.host().proc && isolation.forks();
         let each = if isolation.root == Hang::Bind { 8 + 6 * usize::from(late_proc) } else { 0 };
         assert_eq!(wardens_mounts(&world), before + 2 * each, "{isolation}");
@@ -220,7 +222,7 @@ async fn a_mount_namespace_of_its_own_holds_the_root_and_nothing_of_the_hosts() 
             ["/", "/dev", "/dev/shm", "/opt/lambswool", "/proc", "/sys", "/tmp", "/var/task"];
         let files =
             ["cpuinfo", "meminfo", "stat", "uptime", "loadavg"].map(|f| format!("/proc/{f}"));
-        // The links that all begin with, and the processes over them.
+        // The links that all roots begin with, and the processes mounted over them.
         let expected = ours.into_iter().chain(["/proc"]).chain(files.iter().map(String::as_str));
         let mut expected: Vec<_> = expected.collect();
         expected.sort_unstable();
@@ -241,7 +243,8 @@ async fn fresh_cgroups_go_with_their_sandboxes_and_pooled_ones_stay_for_the_next
         let world = World::isolated(isolation, NONE).await;
         let root = zygote(&world).await;
         for zygote in [None, root.as_deref()] {
-            // What an interpreter reads for the first time on this host is charged to its cgroup.
+            // Files that an interpreter is the first to read on this host are charged to its
+            // cgroup.
             drop(instance(&world, zygote, WHO).await);
             world.settle().await;
             let before = host::cgroups(&world.cgroup_name());
@@ -263,7 +266,7 @@ async fn fresh_cgroups_go_with_their_sandboxes_and_pooled_ones_stay_for_the_next
     }
 }
 
-/// What must be the same before and after.
+/// Counts that must be the same before and after.
 fn held(world: &World) -> [usize; 6] {
     let warden = Path::new("/proc").join(world.warden().to_string());
     let stages = world.state.join("run/stages");
@@ -302,7 +305,7 @@ async fn no_isolation_leaves_mounts_cgroups_processes_or_directories_behind() {
             }
             all.push((made, talk));
         }
-        // What fails after its root was made takes it along.
+        // A failure after its root was made frees the root too.
         let mut broken = world.instance(WHO);
         broken.python.interpreter = "/usr/bin/not-there".to_owned();
         world.containers.create_instance(broken).await.unwrap_err();
@@ -311,13 +314,14 @@ async fn no_isolation_leaves_mounts_cgroups_processes_or_directories_behind() {
         loop {
             world.settle().await;
             let mut after = held(&world);
-            // Kept for the next ones, with their files: those of the four that no zygote forked, or of all twelve.
+            // Kept for the next ones, with their files: those of the four that no zygote forked, or
+            // of all twelve.
             let idle = match isolation.cgroups {
                 Supply::Pooled if isolation.forks() => 4,
                 Supply::Pooled => 12,
                 Supply::Fresh => 0,
             };
-            // And up to four namespaces that are made ahead: more may wait now than before.
+            // Up to four namespaces are made ahead: more may be kept now than before.
             let kept = [0, 0, 3 * idle, 0, 5 * idle + 4, 0];
             for ((after, before), kept) in after.iter_mut().zip(before).zip(kept) {
                 if (before..=before + kept).contains(after) {
@@ -352,7 +356,7 @@ async fn what_a_killed_warden_left_is_gone_when_the_next_one_serves() {
         let living: Vec<i32> = world.processes().iter().map(|process| process.pid).collect();
         assert!(!living.is_empty());
         let state = world.crash().await;
-        // What was mounted on lay in the warden's own mount namespace.
+        // Mount points lay in the warden's own mount namespace.
         assert_eq!(std::fs::read_dir(state.join("run/stages")).unwrap().count(), 0, "{isolation}");
 
         let again = World::on(state, isolation, NONE).await;

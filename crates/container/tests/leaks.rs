@@ -1,6 +1,6 @@
-//! Nothing is left behind: mounts, cgroups, processes, descriptors, ids, whatever ended and however.
+//! Nothing is left behind: mounts, cgroups, processes, descriptors, ids, however a sandbox ended.
 //!
-//! What is counted belongs to the whole process or host, so these tests run one at a time.
+//! The counts belong to the whole process or host, so these tests run one at a time.
 
 mod support;
 
@@ -25,7 +25,7 @@ def handler(event, context):
     return 1
 ";
 
-/// What must be the same before and after.
+/// Counts that must be the same before and after.
 #[derive(Debug, PartialEq)]
 struct Held {
     mounts: usize,
@@ -51,8 +51,8 @@ fn held(world: &World) -> Held {
     }
 }
 
-/// Everything is as before, but for the cgroups of at most `idle` instances that no zygote forked: they may be kept, with
-/// their files.
+/// Asserts that everything is as before, except for the cgroups of at most `idle` instances that no
+/// zygote forked: they may be kept, with their files.
 async fn same(world: &World, before: &Held, idle: usize, what: &str) {
     let begin = Instant::now();
     loop {
@@ -74,12 +74,12 @@ async fn same(world: &World, before: &Held, idle: usize, what: &str) {
     }
 }
 
-fn living_in(place: &Path) -> Vec<i32> {
-    host::living_in(place).iter().map(|process| process.pid).collect()
+fn living_in(namespace: &Path) -> Vec<i32> {
+    host::living_in(namespace).iter().map(|process| process.pid).collect()
 }
 
-/// These processes and all cgroups of that name are gone within five seconds. By number: the next warden's namespaces
-/// may get the inodes of the last one's.
+/// Asserts that these processes and all cgroups of that name are gone within five seconds. By
+/// number: the next warden's namespaces may get the inodes of the last one's.
 async fn gone(processes: &[i32], name: &str) {
     let begin = Instant::now();
     loop {
@@ -108,7 +108,7 @@ async fn fifty_forks_leave_nothing_behind() {
         drop(keeper.fork(code.clone()).await.unwrap());
         drop(keeper.derive(world.zygote(&["decimal"])).await.unwrap());
         world.settle().await;
-        // The last zygote's cgroups are kept for it: another one's go with it.
+        // The cgroups of the last zygote's forks are kept for that zygote: they go with it.
         drop(keeper);
         world.settle().await;
         let before = held(&world);
@@ -146,7 +146,7 @@ async fn a_worker_that_goes_takes_everything_along() {
     let _alone = ALONE.lock().await;
     for staged in [false, true] {
         let world = World::new(staged, ContainerOptions { slots: 3, spares: 2, ..NONE }).await;
-        let (place, name) = (host::place_of(world.pid_one()), world.cgroup_name());
+        let (namespace, name) = (host::mount_namespace_of(world.pid_one()), world.cgroup_name());
         let root = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
         let derived = root.derive(world.zygote(&["decimal"])).await.unwrap();
         let mut running = derived.fork(world.instance(DAEMONS)).await.unwrap();
@@ -155,7 +155,7 @@ async fn a_worker_that_goes_takes_everything_along() {
         let paused = root.fork(world.instance(ONE)).await.unwrap();
         paused.pause().unwrap();
         running.pause().unwrap();
-        let living = living_in(&place);
+        let living = living_in(&namespace);
         assert!(living.len() >= 7, "{living:?}");
         assert!(!host::cgroups(&name).is_empty());
         drop((root, derived, running, talk, paused));
@@ -178,7 +178,7 @@ async fn populated(world: &World) -> Vec<(Box<dyn Instance>, Conversation)> {
         }
         all.push((instance, talk));
     }
-    // They end with the warden, not with these.
+    // They end with the warden, not with these values.
     std::mem::forget((root, derived));
     all
 }
@@ -191,10 +191,10 @@ async fn a_warden_that_is_killed_is_cleaned_up_by_the_next() {
     let _alone = ALONE.lock().await;
     for staged in [false, true] {
         let world = World::new(staged, NONE).await;
-        let (place, name) = (host::place_of(world.pid_one()), world.cgroup_name());
+        let (namespace, name) = (host::mount_namespace_of(world.pid_one()), world.cgroup_name());
         let sandboxes = populated(&world).await;
         let mounts = host::mounts();
-        let living = living_in(&place);
+        let living = living_in(&namespace);
         // Pid 1 of P, two zygotes, four instances with three daemons each.
         assert_eq!(living.len(), 19, "{living:?}");
         assert!(world.containers.alive());
@@ -223,7 +223,7 @@ async fn a_warden_that_is_killed_is_cleaned_up_by_the_next() {
         let root = again.containers.create_zygote(again.zygote(&[])).await.unwrap();
         let mut after = root.fork(again.instance(ONE)).await.unwrap();
         assert_eq!(ask(after.as_mut(), "{}").await, 1);
-        let living = living_in(&host::place_of(again.pid_one()));
+        let living = living_in(&host::mount_namespace_of(again.pid_one()));
         drop((root, after, sandboxes));
         again.end().await;
         gone(&living, &name).await;
@@ -267,7 +267,7 @@ async fn what_fails_half_way_leaves_nothing_behind() {
         root.fork(no_code).await.unwrap_err();
         assert!(root.alive());
 
-        // A future that is dropped half-way unwinds what it had made.
+        // A future that is dropped half-way undoes its work.
         for wait in [0u64, 100, 300, 600, 1000, 2000] {
             let limit = Duration::from_micros(wait);
             let _ = tokio::time::timeout(limit, root.fork(world.instance(ONE))).await;
@@ -277,19 +277,21 @@ async fn what_fails_half_way_leaves_nothing_behind() {
         }
         calm(root.as_ref(), &world).await;
         let mut after = held(&world);
-        // A zygote keeps the cgroups of its former slots, with their files: up to one for each fork that was in the air.
+        // A zygote keeps the cgroups of its former slots, with their files: up to one for each
+        // concurrent fork.
         assert!(after.cgroups <= before.cgroups + 4 * 6 * 3);
         assert!(after.wardens_descriptors <= before.wardens_descriptors + 4 * 6 * 5);
         after.cgroups = before.cgroups;
         after.wardens_descriptors = before.wardens_descriptors;
-        // What `tiny` sees of its limits is kept for the next with the same: where roots are staged, at a mount.
+        // The view of `tiny`'s limits is kept for the next sandbox with the same limits: where
+        // roots are staged, at a mount.
         assert!(after.wardens_mounts <= before.wardens_mounts + 1);
         after.wardens_mounts = before.wardens_mounts;
         assert_eq!(after, before);
     }
 }
 
-/// What was cut off may still have been in the air at the zygote's.
+/// Waits until cancelled forks have left the zygote.
 async fn calm(root: &dyn Zygote, world: &World) {
     assert!(root.alive());
     let begin = Instant::now();
@@ -309,7 +311,7 @@ async fn derivations_that_fail_use_up_no_kernel_ids() {
     let root = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
     let mut missing = world.zygote(&[]);
     missing.packages = Some("packages/not-there".parse().unwrap());
-    // A warden has 256 ranges, and one that is lost is never found again.
+    // A warden has 256 ranges, and a lost one is never found again.
     for _ in 0..300 {
         root.derive(missing.clone()).await.unwrap_err();
     }

@@ -1,4 +1,5 @@
-//! What the imports of a zygote leave behind that its forks would share or miss, whatever the zygote says of it.
+//! State that a zygote's imports leave behind and that its forks would share or miss, whatever the
+//! zygote reports.
 
 mod support;
 
@@ -7,7 +8,8 @@ use support::{NONE, World, ask, can_run};
 
 const HANDLER: &str = "def handler(event, context):\n    return 1\n";
 
-/// What a zygote that imports these modules, each with its source, left behind: as a root, and derived from another.
+/// The remains of a zygote that imports these modules, each with its source: as a root, and derived
+/// from another.
 async fn left(world: &World, modules: &[(&str, &str)]) -> [Imports; 2] {
     let names: Vec<&str> = modules.iter().map(|(name, _)| *name).collect();
     let packages = Some(world.packages(modules));
@@ -15,7 +17,7 @@ async fn left(world: &World, modules: &[(&str, &str)]) -> [Imports; 2] {
     let root = world.containers.create_zygote(spec()).await.unwrap();
     let honest = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
     let derived = honest.derive(spec()).await.unwrap();
-    // Whatever was found, the one that it came from is as it was.
+    // Whatever was found, the parent zygote is as it was.
     let mut instance = honest.fork(world.instance(HANDLER)).await.unwrap();
     assert_eq!(ask(instance.as_mut(), "{}").await, 1);
     [root.imports().clone(), derived.imports().clone()]
@@ -51,7 +53,8 @@ async fn a_thread_that_python_knows_nothing_of_is_found_out() {
     if !can_run() {
         return;
     }
-    // `pause` runs in it for ever: no library of threads, and no /proc, that the zygote could ask.
+    // `pause` runs in the thread for ever. Neither a threading library nor a /proc would tell the
+    // zygote.
     let native = "
 import ctypes
 libc = ctypes.CDLL(None)
@@ -110,7 +113,8 @@ async fn a_descriptor_in_the_place_of_one_that_forks_keep_is_found_out() {
     if !can_run() {
         return;
     }
-    // Landing closes what is above them. The count stays as it was, and so does the lowest free number.
+    // Landing closes what is above them. The count stays as it was, and so does the lowest free
+    // number.
     let source = "
 import os, socket
 one, other = socket.socketpair()
@@ -158,7 +162,7 @@ async fn a_zygote_that_lies_about_its_time_is_held_to_the_time_that_it_had() {
     if !can_run() {
         return;
     }
-    // It replaces the clock of who measures it.
+    // It replaces the clock of the code that measures it.
     let source = "
 import time
 real = time.perf_counter
@@ -199,7 +203,7 @@ def handler(event, context):
         for zygote in [root, derived] {
             assert_eq!(said(zygote.imports()), (0, 0, 0, vec![]), "{numbers}");
             let mut instance = zygote.fork(world.instance(handler)).await.unwrap();
-            // No path tells: there is no /proc before Linux 6.17.
+            // No path is listed: there is no /proc before Linux 6.17.
             let said = ask(instance.as_mut(), "{}").await;
             let [null, streams] = [&said[0], &said[1]];
             assert_eq!(null, true, "{numbers}");

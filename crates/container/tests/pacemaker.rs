@@ -1,5 +1,5 @@
-//! The process that keeps moves into cgroups quick: it holds nothing, sleeps when nothing is made, and goes with the
-//! warden.
+//! The process that keeps moves into cgroups quick: it has no privilege, sleeps when nothing is
+//! made, and ends with the warden.
 
 mod support;
 
@@ -104,7 +104,7 @@ async fn it_goes_with_a_warden_that_is_killed() {
     World::on(state, support::rooted(false), NONE).await.end().await;
 }
 
-/// Dead, whether or not somebody has reaped it.
+/// Whether the process is dead, reaped or not.
 fn ended(path: &str) -> bool {
     let status = std::fs::read_to_string(format!("{path}/status")).unwrap_or_default();
     !status.lines().any(|line| line.starts_with("State:") && !line.contains('Z'))

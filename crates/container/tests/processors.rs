@@ -6,7 +6,7 @@ use container::ContainerOptions;
 use sandbox::{Cpu, CpuBounds, InstanceSpec, Limits, Processors, Provider, ZygoteSpec};
 use support::{Conversation, NONE, World, can_run, host};
 
-/// Says which part of a processor its import had.
+/// Reports which part of a processor its import had.
 const SPINS: &str = "\
 import time
 begin, before = time.monotonic(), time.process_time()
@@ -32,7 +32,7 @@ async fn a_zygote_imports_within_its_quota_and_each_fork_has_its_own() {
         let packages = Some(world.package("spins", SPINS));
         let root = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
         let spec = ZygoteSpec { packages: packages.clone(), ..world.zygote(&["spins"]) };
-        // From nothing, and from one that is unlimited by now.
+        // A zygote from nothing, and one derived from a zygote that is unlimited by now.
         let made = world.containers.create_zygote(spec.clone()).await.unwrap();
         let derived = root.derive(spec).await.unwrap();
         let limited = || {
@@ -48,10 +48,11 @@ async fn a_zygote_imports_within_its_quota_and_each_fork_has_its_own() {
             let spec = InstanceSpec { packages: packages.clone(), limits, ..world.instance(TELLS) };
             let mut fork = zygote.fork(spec).await.unwrap();
             assert_eq!(host::quota(world.newcomer(&before).pid), Some(100));
-            // One turn of the quota more than there are turns in half a second. A busy machine gives less.
+            // One period of the quota more than there are in half a second. A busy machine gives
+            // less.
             let part = Conversation::load(fork.as_mut()).await.ask("{}").await.as_f64().unwrap();
             assert!(part < 0.3, "it had {part} of a processor while it was imported");
-            // What has forked has no quota any more: the next fork begins where it is.
+            // A zygote that has forked has no quota any more: the next fork begins without one.
             assert_eq!(limited(), left);
         }
         drop(root);

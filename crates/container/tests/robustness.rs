@@ -1,4 +1,4 @@
-//! What an instance may do and what its limits, its end, its zygote's end and its siblings do to it.
+//! What limits, deaths, a zygote's end and siblings do to an instance, and what it can do itself.
 
 mod support;
 
@@ -136,7 +136,8 @@ async fn a_memory_limit_that_is_far_too_small_kills_the_child_and_never_the_zygo
                     assert!(zygote.alive(), "{kilobytes} KiB: {forked:?}");
                     outcomes.push((kilobytes, forked.err()));
                 }
-                // Nor does the worker give the zygote up for it. (Below some 100 KiB not even the words fit that say so.)
+                // Nor does the worker give the zygote up for it. (Below some 100 KiB not even the
+                // error message fits.)
                 let lost = |(kilobytes, error): &(u64, Option<ProviderError>)| {
                     *kilobytes >= 1024 && matches!(error, Some(ProviderError::ZygoteLost { .. }))
                 };
@@ -168,7 +169,7 @@ async fn a_handler_that_takes_too_much_memory_is_killed_alone() {
     assert_eq!(talk.call("{}").await, None);
     assert_eq!(instance.autopsy().await.unwrap(), Death::OutOfMemory);
     assert!(root.alive() && sibling.alive());
-    // And so is one that fills its scratch, which counts as memory.
+    // So is one that fills its scratch, which counts as memory.
     let mut spec = world.instance(
         "
 def handler(event, context):
@@ -201,7 +202,7 @@ async fn what_a_zygote_has_imported_counts_against_none_of_its_forks() {
     spec.limits.memory_bytes = 128 << 20;
     let mut fits = with.fork(spec.clone()).await.unwrap();
     assert_eq!(ask(fits.as_mut(), "{}").await, 200 << 20);
-    // The same function, which imports for itself.
+    // The same function, which imports its modules itself.
     let mut dies = without.fork(spec).await.unwrap();
     let mut talk = Conversation::load(dies.as_mut()).await;
     assert_eq!(talk.call("{}").await, None);
@@ -276,7 +277,8 @@ async fn an_instances_cgroup_goes_back_to_its_own_zygote_only() {
         world.settle().await;
     }
     assert!(of_one.is_disjoint(&of_other));
-    // The control. Few are: a cgroup is looked at once, and the kernel takes its time to uncharge it.
+    // The control. Few were reused: a cgroup is checked at once, and the kernel takes time to
+    // uncharge it.
     assert!(of_one.len() + of_other.len() < 40, "none was reused: {of_one:?}");
 }
 
@@ -296,7 +298,7 @@ async fn what_a_zygote_forked_lives_on_after_its_death() {
         let before: BTreeSet<u32> = world.processes().iter().map(|p| p.uid).collect();
         assert_eq!(before.len(), 5, "every sandbox has a kernel uid of its own");
 
-        // By a signal, and then by its owner.
+        // Once by a signal, then by dropping it.
         rustix::process::kill_process(
             rustix::process::Pid::from_raw(root_process.pid).unwrap(),
             rustix::process::Signal::KILL,
@@ -318,7 +320,7 @@ async fn what_a_zygote_forked_lives_on_after_its_death() {
         let fresh = world.containers.create_zygote(world.zygote(&[])).await.unwrap();
         let side = fresh.derive(world.zygote(&["decimal"])).await.unwrap();
         let now: BTreeSet<u32> = world.processes().iter().map(|p| p.uid).collect();
-        // Descendants of the dead live: none of the ids that the dead could hand out is anybody else's.
+        // Descendants of the dead live: none of the dead zygote's ids is given to another sandbox.
         let reused: Vec<_> = now.iter().filter(|uid| **uid == root_process.uid).collect();
         assert!(reused.is_empty());
         drop((side, fresh));
@@ -360,17 +362,19 @@ async fn no_sandbox_has_a_privilege_in_the_hosts_eyes() {
             assert_eq!(ids.len(), 1, "{ids:?}");
             let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
             let core = limits.lines().find(|l| l.starts_with("Max core file size")).unwrap();
-            // Nothing is as short as 1; 0 would not hold for a host that pipes cores to a program.
+            // No core is as short as 1; 0 would have no effect on a host that pipes cores to a
+            // program.
             assert_eq!(core.split_whitespace().nth(4), Some("1"), "{core}");
             for kind in ["pid", "mnt", "net", "ipc", "uts"] {
                 assert_ne!(namespace(pid, kind), namespace(ours, kind), "{kind} of {process:?}");
             }
-            // Of a process that is not dumpable the files belong to root.
+            // The files of a process that is not dumpable belong to root.
             let owner = std::os::unix::fs::MetadataExt::uid(
                 &std::fs::metadata(format!("/proc/{pid}/environ")).unwrap(),
             );
             let apart = namespace(pid, "user") != namespace(ours, "user");
-            // What executes a program, as an interpreter of its own does, is dumpable again.
+            // A process that has executed a program, as an instance's own interpreter has, is
+            // dumpable again.
             if apart && not_fresh.contains(&pid) {
                 assert_eq!(owner, 0, "{process:?} is dumpable");
             }
@@ -434,7 +438,8 @@ async fn what_the_worker_ignores_is_not_ignored_in_a_sandbox() {
     if !can_run() {
         return;
     }
-    // As a shell does for what it starts in the background. The warden inherits it. SAFETY: this process needs none.
+    // A shell does this to programs in the background, and the warden inherits it. SAFETY: this
+    // process needs no signal.
     unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
     let world = World::new(false, NONE).await;
     let source = "
@@ -556,7 +561,7 @@ async fn sandboxes_start_under_a_warden_that_was_given_little() {
     if !can_run() {
         return;
     }
-    // As limits.conf(5) or a container's engine may have it: less than a sandbox is given elsewhere.
+    // limits.conf(5) or a container engine may set this: less than a sandbox gets elsewhere.
     let state = support::empty_state();
     let starter = state.join("starter");
     let warden = support::program();
@@ -585,7 +590,7 @@ async fn a_memory_map_too_long_to_be_read_makes_a_zygote_unfit_and_the_warden_no
     if !can_run() {
         return;
     }
-    // A path of 250 KB in each of some hundred lines, no two of which the kernel can merge.
+    // Some hundred lines with a path of 250 KB each; the kernel can merge no two of them.
     let source = "
 import ctypes, os
 os.chdir('/tmp')
@@ -635,7 +640,7 @@ async fn all_sandboxes_together_leave_a_quarter_of_the_hosts_processes_to_others
     let most: u64 = std::fs::read_to_string(top).unwrap().trim().parse().expect("a number");
     assert_eq!(most, sys::probe::processes() / 4 * 3);
 
-    // It holds for all: with two more for everybody, nobody gets eight.
+    // The limit holds for all sandboxes together: with room for two more, none gets eight.
     let starts = "
 import os, time
 def handler(event, context):

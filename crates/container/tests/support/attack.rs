@@ -48,7 +48,7 @@ pub(crate) fn handler(source: &str) -> String {
     format!("{}{}\n{source}", numbers(), include_str!("attack.py"))
 }
 
-/// A handler that answers what the malicious package of its zygote has found.
+/// A handler that answers with the findings of its zygote's malicious package.
 pub(crate) const REPORT: &str = "
 import sys
 
@@ -57,7 +57,8 @@ def handler(event, context):
 ";
 
 impl World {
-    /// A zygote with a malicious package: `attack` defines the function of that name (support/evil.py).
+    /// A zygote with a malicious package: `attack` defines the function of that name
+    /// (support/evil.py).
     pub(crate) fn evil(&self, attack: &str) -> ZygoteSpec {
         let source = format!(
             "{}{}\n{}\n{attack}",
@@ -83,7 +84,7 @@ impl World {
         super::ask(instance.as_mut(), "{}").await
     }
 
-    /// An instance that may do what the means of attack offer.
+    /// An instance whose code may use the means of attack.
     pub(crate) fn attacker(&self, source: &str) -> InstanceSpec {
         self.instance(&handler(source))
     }

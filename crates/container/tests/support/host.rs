@@ -1,4 +1,4 @@
-//! What the host sees of one warden's sandboxes.
+//! The host's view of one warden's sandboxes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -77,13 +77,14 @@ pub(crate) fn children(parent: u32) -> Vec<Process> {
 }
 
 /// Names the mount namespace that all sandboxes of one warden share (M).
-pub(crate) fn place_of(pid: i32) -> PathBuf {
+pub(crate) fn mount_namespace_of(pid: i32) -> PathBuf {
     fs::read_link(format!("/proc/{pid}/ns/mnt")).unwrap()
 }
 
-/// Processes of the whole host that live there.
-pub(crate) fn living_in(place: &Path) -> Vec<Process> {
-    let here = |pid: i32| fs::read_link(format!("/proc/{pid}/ns/mnt")).is_ok_and(|at| at == place);
+/// Processes of the whole host in that mount namespace.
+pub(crate) fn living_in(namespace: &Path) -> Vec<Process> {
+    let here =
+        |pid: i32| fs::read_link(format!("/proc/{pid}/ns/mnt")).is_ok_and(|at| at == namespace);
     everybody().filter(|process| here(process.pid)).collect()
 }
 
@@ -102,7 +103,7 @@ pub(crate) fn mounts() -> usize {
 
 /// IPv4 addresses of the host's interfaces.
 pub(crate) fn addresses() -> BTreeSet<std::net::IpAddr> {
-    // The table that the kernel routes to itself by: each local address once or more.
+    // The kernel's own routing table: each local address once or more.
     let table = fs::read_to_string("/proc/net/fib_trie").unwrap();
     let mut last: Option<std::net::IpAddr> = None;
     let mut found = BTreeSet::new();
@@ -117,7 +118,7 @@ pub(crate) fn addresses() -> BTreeSet<std::net::IpAddr> {
     found
 }
 
-/// Thousandths of a processor that the process's own group may have; none: as many as there are.
+/// Thousandths of a processor that the process's own group may have; none: unlimited.
 pub(crate) fn quota(pid: i32) -> Option<u64> {
     let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     let named = |controller: &str| {
@@ -135,8 +136,8 @@ pub(crate) fn quota(pid: i32) -> Option<u64> {
     Some(quota.parse::<u64>().ok()? * 1000 / period.parse::<u64>().ok()?)
 }
 
-/// What reads how much the kernel may buffer for sockets of the process's group, and how much it does, where that is counted apart
-/// from its memory: cgroups of version 1.
+/// Readers of the limit and of the use of socket buffers of the process's group, where these are
+/// counted apart from its memory: cgroups of version 1.
 pub(crate) fn sockets(pid: i32) -> Option<(impl Fn() -> u64, impl Fn() -> u64)> {
     let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     let mut lines = groups.lines().map(|line| line.splitn(3, ':').collect::<Vec<_>>());

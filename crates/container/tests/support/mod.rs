@@ -25,7 +25,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 
-/// Whether the machine can run these tests. A skip is printed, and is a failure where `LAMBSWOOL_REQUIRE` names root.
+/// Whether the machine can run these tests. A skip is printed, and is a failure where
+/// `LAMBSWOOL_REQUIRE` names root.
 pub(crate) fn can_run() -> bool {
     if rustix::process::geteuid().is_root() {
         return true;
@@ -34,8 +35,8 @@ pub(crate) fn can_run() -> bool {
     false
 }
 
-/// How long to wait for what takes at most that many seconds here. `LAMBSWOOL_SLOW` says how many times longer everything
-/// takes on this machine (an emulated one).
+/// A timeout for something that takes at most that many seconds here. `LAMBSWOOL_SLOW` multiplies
+/// it, for a slower machine (an emulated one).
 pub(crate) fn patience(seconds: u64) -> Duration {
     let slow = std::env::var("LAMBSWOOL_SLOW").ok().and_then(|slow| slow.parse().ok()).unwrap_or(1);
     Duration::from_secs(seconds * slow)
@@ -58,8 +59,8 @@ pub(crate) fn store() -> (Store, base::Base, PythonSpec) {
 pub(crate) const NONE: ContainerOptions =
     ContainerOptions { slots: 0, spares: 0, cpu: CpuBounds::NONE };
 
-/// An empty state directory. What belongs to a warden is named by its inode, so it may go only when the warden is gone:
-/// a later run of the tests removes it.
+/// An empty state directory. A warden's things are named by its inode, so the directory may be
+/// removed only when the warden is gone: a later run of the tests removes it.
 fn new_state() -> PathBuf {
     static SWEPT: OnceLock<()> = OnceLock::new();
     let parent = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("states");
@@ -75,13 +76,13 @@ fn new_state() -> PathBuf {
     tempfile::Builder::new().prefix("state-").tempdir_in(parent).unwrap().keep()
 }
 
-/// One that a warden can be started on.
+/// A state directory on which a warden can be started.
 pub(crate) fn empty_state() -> PathBuf {
     let state = new_state();
     std::fs::create_dir(state.join("run")).unwrap();
     let (from, layers) = (store().0.layers(), state.join("layers"));
     std::fs::create_dir(&layers).unwrap();
-    // Links of files: a warden follows none of the other kind.
+    // Links of files: a warden follows no symbolic ones.
     let mut copy = std::process::Command::new("cp");
     copy.args(["--archive", "--link"]).arg(from.join("base")).arg(from.join("guest")).arg(&layers);
     assert!(copy.status().unwrap().success(), "copy the base");
@@ -110,17 +111,18 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Of the default isolation, roots staged or not.
+    /// A world with the default isolation, roots staged or not.
     pub(crate) async fn new(staged: bool, options: ContainerOptions) -> Self {
         Self::isolated(rooted(staged), options).await
     }
 
-    /// With a state directory of its own, so that tests run side by side; the base is made once.
+    /// A world with a state directory of its own, so that tests run side by side; the base is made
+    /// once.
     pub(crate) async fn isolated(isolation: Isolation, options: ContainerOptions) -> Self {
         Self::on(empty_state(), isolation, options).await
     }
 
-    /// On the state directory of an earlier one.
+    /// A world on an earlier one's state directory.
     pub(crate) async fn on(
         state: PathBuf,
         isolation: Isolation,
@@ -129,7 +131,7 @@ impl World {
         Self::served_by(program(), state, isolation, options).await
     }
 
-    /// Where these rules bound what sandboxes may reach.
+    /// A world with rules for outgoing connections.
     pub(crate) async fn bounded(
         isolation: Isolation,
         options: ContainerOptions,
@@ -138,7 +140,8 @@ impl World {
         Self::made(program(), empty_state(), isolation, options, rules).await
     }
 
-    /// The same, on a host that has these files in `/etc`, by their names there: the test may change them.
+    /// The same, on a host that has these files in `/etc`, by their names there: the test may
+    /// change them.
     pub(crate) async fn knowing(files: &[(&str, &Path)], rules: Rules) -> Self {
         let state = empty_state();
         let starter = state.join("starter");
@@ -162,7 +165,7 @@ impl World {
         Self::made(starter, state, rooted(false), NONE, rules).await
     }
 
-    /// The warden is that program, or started by it.
+    /// A world with a warden that is this program, or is started by it.
     pub(crate) async fn served_by(
         program: PathBuf,
         state: PathBuf,
@@ -203,9 +206,9 @@ impl World {
         self.warden.id().unwrap()
     }
 
-    /// Lets the warden have that many descriptors, where it says how many; returns how many it might have before. Asked again
-    /// while the warden has another user's id, for a namespace that it makes ahead: without CAP_SYS_RESOURCE it may be limited
-    /// by its own user alone.
+    /// Limits the warden's descriptors, if `most` says so; returns the limit before. Retries while
+    /// the warden has another user's id, for a namespace that it makes ahead: without
+    /// CAP_SYS_RESOURCE only a process of the same user may limit it.
     pub(crate) fn allow_descriptors(&self, most: Option<u64>) -> Option<u64> {
         let warden = self.warden().cast_signed();
         let asked = |new: *const libc::rlimit, usual: *mut libc::rlimit| {
@@ -233,8 +236,8 @@ impl World {
         rest[0].pid
     }
 
-    /// What somebody gets who listens on an abstract socket and connects to it: without Landlock scopes, before Linux
-    /// 6.12, there are no such sockets at all.
+    /// The result of listening on an abstract socket and connecting to it. Without Landlock scopes,
+    /// before Linux 6.12, there are no such sockets at all.
     pub(crate) fn own_abstract_socket(&self) -> serde_json::Value {
         let result = if self.containers.host().scopes { "OK" } else { "ENOSYS" };
         serde_json::json!([result, result])
@@ -257,7 +260,8 @@ impl World {
         }
     }
 
-    /// Kills the warden itself, and first its guardian, where it has one: leaves the state directory to the next.
+    /// Kills the warden itself, and first its guardian, where it has one. Returns the state
+    /// directory for the next one.
     pub(crate) async fn crash(mut self) -> PathBuf {
         for process in host::children(self.warden()).iter().filter(|process| process.uid == 0) {
             let guardian = rustix::process::Pid::from_raw(process.pid).unwrap();
@@ -267,7 +271,8 @@ impl World {
         self.state
     }
 
-    /// Drops the provider and waits for the warden's end. Whoever holds a sandbox keeps it waiting.
+    /// Drops the provider and waits for the warden's end, which comes when the last sandbox is
+    /// dropped.
     pub(crate) async fn end(self) -> PathBuf {
         let Self { containers, mut warden, state, .. } = self;
         drop(containers);
@@ -348,7 +353,7 @@ pub(crate) struct Conversation {
     stream: UnixStream,
     decoder: Decoder,
     written: Option<pipe::Receiver>,
-    /// What the guest said was written, and what was written around it.
+    /// The output that the guest reported, and the output around it.
     pub(crate) output: String,
 }
 
@@ -417,7 +422,7 @@ impl Conversation {
         }
     }
 
-    /// Calls the handler, which is to answer.
+    /// Calls the handler and returns its answer.
     pub(crate) async fn ask(&mut self, event: &str) -> serde_json::Value {
         let said = self.call(event).await.expect("the instance died");
         serde_json::from_str(&said.unwrap()).unwrap()

@@ -1,16 +1,16 @@
-//! Services of the host for sandboxes that may connect to something.
+//! Services of the host for sandboxes with outgoing connections.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-/// Answers whoever connects at an address with what they have said, after its own name, until they go.
+/// Serves an address: echoes what a client sends, after its own name.
 pub(crate) fn answering_at(address: &str, name: &'static str) -> u16 {
     serving_at(address, name, None)
 }
 
-/// The same; where there is a count, connections that are open are counted.
+/// Serves an address, and counts open connections if there is a counter.
 pub(crate) fn serving_at(
     address: &str,
     name: &'static str,
@@ -41,7 +41,7 @@ pub(crate) fn answering(name: &'static str) -> u16 {
     answering_at("127.0.0.1", name)
 }
 
-/// A file for everybody to read, as those of `/etc` are.
+/// A file that every user can read, as those of `/etc`.
 pub(crate) fn file(text: &str) -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
@@ -50,7 +50,7 @@ pub(crate) fn file(text: &str) -> tempfile::NamedTempFile {
     file
 }
 
-/// A service that tells by what each of its connections ends.
+/// A service that reports how each of its connections ended.
 pub(crate) fn telling_ends() -> (u16, mpsc::Receiver<&'static str>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -74,14 +74,15 @@ pub(crate) fn telling_ends() -> (u16, mpsc::Receiver<&'static str>) {
     (port, told)
 }
 
-/// A server for names that has none: of each it says what the first part of the name says.
+/// A name server without names: the first part of a name says how it answers.
 pub(crate) fn nameless_server(at: &str) {
     let socket = UdpSocket::bind((at, 53)).unwrap();
     std::thread::spawn(move || {
         let mut bytes = [0; 512];
         while let Ok((length, from)) = socket.recv_from(&mut bytes) {
             let packet = &mut bytes[..length];
-            // Its header becomes an answer's; the first part of the name comes after that and its own length.
+            // The query's header becomes the answer's. The first part of the name follows it, after
+            // its length.
             let code = match &packet[13..] {
                 name if name.starts_with(b"missing") => 3,
                 name if name.starts_with(b"bare") => 0,

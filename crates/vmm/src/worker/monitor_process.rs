@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use container::{Containers, Handle, in_the_wardens_words, unexpected};
+use container::{Containers, Handle, unexpected, warden_limits};
 use sandbox::{Death, Limits, ProviderError, SandboxId};
 use sys::process::PidFd;
 use warden::protocol::{Answer, Command, Files};
@@ -22,7 +22,7 @@ impl MonitorProcess {
         limits: Limits,
     ) -> Result<(Self, OwnedFd), ProviderError> {
         let mut handle = Handle::new(containers.client(), containers.new_name());
-        let limits = in_the_wardens_words(limits);
+        let limits = warden_limits(limits);
         let command = Command::Monitor { sandbox: handle.id().0, limits };
         let (Answer::Started { files, .. }, fds) = handle.client().call(command, &[]).await? else {
             return Err(unexpected());
