@@ -1,4 +1,4 @@
-//! Programs that are installed beside this one.
+//! Programs that are installed beside the warden's.
 
 use std::ffi::CString;
 use std::io;
@@ -8,8 +8,9 @@ use std::sync::OnceLock;
 
 static US: OnceLock<PathBuf> = OnceLock::new();
 
-/// Notes where this program is. Before it has a mount namespace of its own: of a program whose first one is gone, the kernel
-/// knows only a part of the path.
+/// Notes the path of this program. Must be called before the process has a mount namespace of its
+/// own: when the namespace is gone in which a program was started, the kernel knows only a part of
+/// its path.
 ///
 /// # Errors
 /// As `readlink(2)` of `/proc/self/exe`.
@@ -19,10 +20,10 @@ pub fn note_our_place() -> io::Result<()> {
     Ok(())
 }
 
-/// The path of the program of that name.
+/// The path of the program with that name.
 ///
 /// # Errors
-/// When it is not there.
+/// When there is none.
 pub(crate) fn find(program: &str) -> io::Result<CString> {
     let us = US.get().ok_or_else(|| io::Error::other("our own place was not noted"))?;
     let path = us.with_file_name(program);

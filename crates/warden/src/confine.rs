@@ -1,5 +1,5 @@
-//! What an interpreter is confined by before it is executed, beside its ids and its filter: limits, Landlock, an environment.
-//! Runs in the process that becomes the interpreter.
+//! Limits, Landlock and environment of an interpreter, before it is executed. Runs in the process
+//! that becomes the interpreter.
 
 use std::ffi::CString;
 use std::io;
@@ -11,33 +11,37 @@ use crate::filter::Role;
 use crate::isolation::Isolation;
 use crate::protocol::Network;
 
-/// How much sooner than others sandboxes go when the host itself is out of memory: half of all memory's worth (proc(5)).
+/// How much more likely than others a sandbox is killed when the host itself is out of memory: as
+/// if it used half of all memory more (proc(5)).
 const DIE_FIRST: &str = "500";
 
 /// Runs while the host's `/proc` can still be seen.
 pub(crate) fn die_first(isolation: Isolation) {
     if isolation.has(Defence::DieFirst) {
-        // Refused where it is more already.
+        // Refused where the value is higher already.
         let _ = std::fs::write("/proc/self/oom_score_adj", DIE_FIRST);
     }
 }
 
-/// Runs in the mover, which leads no session: what it forks is in the new one. A session is an automatic group of the scheduler
-/// (sched(7)), and a process that may write to its own `/proc/self/autogroup` says there what all of the group weigh.
+/// Runs in the mover, which leads no session: its children are in the new one. A session is an
+/// automatic group of the scheduler (sched(7)), and a process that may write to its
+/// `/proc/self/autogroup` sets the weight of the whole group.
 pub(crate) fn leave_session(isolation: Isolation) {
     if isolation.has(Defence::OwnSession) {
-        // Refused to a leader only.
+        // Refused to a session leader only.
         let _ = rustix::process::setsid();
     }
 }
 
-/// Timers, too, count as pending signals. What is forked from a zygote counts together with all that have its creator.
+/// Limit on pending signals, which include timers. All forks of a zygote count together, because
+/// they have the same creator.
 const PENDING_SIGNALS: u64 = 1024;
 
-/// Runs while there are capabilities. What the warden was given less of stays less, where it cannot be more.
+/// Runs while the process has capabilities. A limit of the warden's own that is lower, and cannot
+/// be raised, stays.
 pub(crate) fn limit_resources(isolation: Isolation) -> io::Result<()> {
     let limits = [
-        // Not 0, which a host that pipes cores to a program takes no heed of (core(5)).
+        // Not 0: a host that pipes cores to a program ignores that (core(5)).
         (Defence::LimitCore, libc::RLIMIT_CORE, 1),
         (Defence::LimitPriority, libc::RLIMIT_RTPRIO, 0),
         (Defence::LimitPriority, libc::RLIMIT_NICE, 0),
@@ -60,14 +64,15 @@ pub(crate) fn limit_resources(isolation: Isolation) -> io::Result<()> {
     Ok(())
 }
 
-/// No TCP at all, and no abstract socket or signal out of the domain, as far as the kernel's Landlock goes: a second
-/// line behind the empty network namespace. Who may connect to something still has no port of its own to listen on, and in the
-/// host's network this is the second line behind the filter, which refuses `listen`. Files are the root tree's job: inherited
-/// file rules would make a tmpfs that is mounted later inaccessible.
+/// Forbids TCP, abstract sockets, and signals out of the domain, as far as the kernel's Landlock
+/// goes: a second line behind the empty network namespace. A sandbox that may connect still has no
+/// port to listen on; in the host's network this is the second line behind the filter, which
+/// refuses `listen`. Files are left to the root tree: inherited file rules would make a tmpfs that
+/// is mounted later inaccessible.
 pub(crate) fn restrict_network(isolation: Isolation, network: Network) -> io::Result<()> {
     let restrict = || -> Result<(), landlock::RulesetError> {
         let mut rules = Ruleset::default();
-        // The kernel refuses rules about nothing.
+        // The kernel refuses a ruleset that handles nothing.
         if !isolation.has(Defence::LandlockNetwork) && !isolation.has(Defence::LandlockScopes) {
             return Ok(());
         }
@@ -85,9 +90,10 @@ pub(crate) fn restrict_network(isolation: Isolation, network: Network) -> io::Re
     restrict().map_err(io::Error::other)
 }
 
-/// What a sandbox sees of an environment: nothing of the worker's. Numeric pools start at one thread, because a fork
-/// takes only the forking thread along. A zygote has the loader bind all symbols at once, and not each fork its own when
-/// they are needed, on pages that must then be copied.
+/// The environment of a sandbox: nothing of the worker's. Numeric pools start at one thread,
+/// because a fork takes only the forking thread along. In a zygote the loader binds all symbols at
+/// once. Otherwise each fork would bind its own when they are needed, on pages that must then be
+/// copied.
 pub(crate) fn environment(isolation: Isolation, role: Role) -> io::Result<Vec<CString>> {
     let inherited = std::env::vars_os().filter(|_| !isolation.has(Defence::CleanEnvironment));
     let inherited = inherited.map(|(mut name, value)| {

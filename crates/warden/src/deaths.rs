@@ -1,14 +1,15 @@
-//! How processes ended, as pid 1 of the sandboxes tells it. For kernels before 6.15: from then on a pidfd tells, even
-//! when its process has been reaped.
+//! Causes of death, reported by pid 1 of the sandboxes. For kernels before 6.15: later a pidfd
+//! tells them, even after its process was reaped.
 //!
 //! ```text
 //!   a fork's intermediate exits ─► its child is an orphan, pid 1's ── ends ─► pid 1 reaps it
 //!                                                                              │ 8 bytes: its number in P, its status
 //!   Inspect ─► the sandbox whose process had that number ◄── non-blocking pipe ◄┘
 //! ```
-//! Pid 1 never waits for the warden: what does not fit into the pipe is not told, and that death stays unexplained; a number is
-//! told before it may be another's. Nor does the warden wait for pid 1, which is never told of a death where a malicious zygote has made itself the reaper of
-//! what it forks (`PR_SET_CHILD_SUBREAPER`): whoever wants to know asks again.
+//! Pid 1 never waits for the warden: a report that does not fit into the pipe is lost, and that
+//! death stays unexplained. A death is reported before the number can be another process's. Nor
+//! does the warden wait for pid 1. It is never told of a death where a malicious zygote has made
+//! itself the reaper of its forks (`PR_SET_CHILD_SUBREAPER`); the worker asks again.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -17,58 +18,59 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::fcntl_setpipe_size;
 use sys::process::ProcessEnd;
 
-/// Where pid 1 finds the pipe.
+/// The descriptor of the pipe in pid 1.
 pub(crate) const DEAD: i32 = 0;
 
-/// Bytes that the pipe is to hold: 131 072 deaths, and as much as anybody may ask for (pipe(7)).
+/// Requested size of the pipe, in bytes: 131 072 deaths, and the maximum without privilege
+/// (pipe(7)).
 const ROOM: usize = 1 << 20;
 
-/// What pid 1 has told of sandboxes' processes, and the pipe. What a tenant's other processes did is not remembered: no
-/// number of them pushes out what was told of somebody else's.
+/// Reported deaths of sandboxes' main processes, and the pipe. Deaths of other processes are not
+/// kept: so a tenant's many processes cannot push out reports about another tenant's.
 #[derive(Debug)]
 pub(crate) struct Deaths {
     pipe: OwnedFd,
-    /// Sandboxes by the number in P of their process, until that has been told of.
+    /// Sandboxes by the number in P of their process, until its death is reported.
     awaited: HashMap<i32, u64>,
-    /// By sandbox.
+    /// Causes of death by sandbox.
     known: HashMap<u64, ProcessEnd>,
 }
 
 impl Deaths {
     pub(crate) fn new(pipe: OwnedFd) -> Self {
-        // Whoever forks and orphans without end fills it while the warden is at something else. Where the kernel gives no more
-        // it stays as it is.
+        // Processes that fork and orphan endlessly fill the pipe while the warden is busy. Where
+        // the kernel refuses a larger one it stays as it is.
         let _ = fcntl_setpipe_size(&pipe, ROOM);
         Self { pipe, awaited: HashMap::new(), known: HashMap::new() }
     }
 
-    /// Readable when there is something to be read.
+    /// The pipe, readable when there are reports.
     pub(crate) fn pipe(&self) -> BorrowedFd<'_> {
         self.pipe.as_fd()
     }
 
-    /// The sandbox's process has this number, and lived after the last [`Deaths::read`]: what comes next of that number is of
-    /// this process, and no earlier one's.
+    /// Expects the death of a sandbox's process with this number, which lived after the last
+    /// [`Deaths::read`]: the next report of that number is about this process, and no earlier one.
     pub(crate) fn expect(&mut self, inside: i32, sandbox: u64) {
         self.awaited.insert(inside, sandbox);
     }
 
-    /// How the sandbox's process ended, as far as it has been told by now.
+    /// The cause of death of the sandbox's process, if it has been reported.
     pub(crate) fn of(&mut self, sandbox: u64) -> Option<ProcessEnd> {
         self.read();
         self.known.get(&sandbox).copied()
     }
 
-    /// The sandbox, whose process has this number, is gone.
+    /// Forgets a sandbox that is gone, whose process had this number.
     pub(crate) fn forget(&mut self, inside: i32, sandbox: u64) {
         self.known.remove(&sandbox);
-        // The number may be another's by now.
+        // The number may be another process's by now.
         if self.awaited.get(&inside) == Some(&sandbox) {
             self.awaited.remove(&inside);
         }
     }
 
-    /// Takes in what has been told. Often enough, or the pipe fills.
+    /// Reads all reports. Must be called often, or the pipe fills.
     pub(crate) fn read(&mut self) {
         let mut bytes = [0; 8 * 64];
         while let Ok(got @ 1..) = rustix::io::read(&self.pipe, &mut bytes) {
@@ -84,7 +86,7 @@ impl Deaths {
     }
 }
 
-/// Runs in pid 1: a child that has ended and was not reaped, and its status as `waitpid(2)` has it.
+/// Runs in pid 1: an unreaped child that has ended, and its status in the format of `waitpid(2)`.
 fn look() -> Option<(i32, i32)> {
     // SAFETY: an all-zero one is valid.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -105,13 +107,14 @@ fn look() -> Option<(i32, i32)> {
     (pid > 0).then_some((pid, status))
 }
 
-/// Runs in pid 1: reaps, and tells, until the process of the pidfd `warden` has ended.
+/// Runs in pid 1: reaps children and reports them, until the process of the pidfd `warden` has
+/// ended.
 pub(crate) fn reap_and_tell(warden: BorrowedFd<'_>) {
     // SAFETY: an all-zero set is a valid one.
     let mut children: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: the set outlives the call.
     unsafe { libc::sigaddset(&raw mut children, libc::SIGCHLD) };
-    // Blocked, so that it waits: pid 1 of a namespace ignores what it has no handler for.
+    // Blocked, so that it stays pending: pid 1 of a namespace ignores signals without a handler.
     // SAFETY: the set outlives the call.
     unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const children, std::ptr::null_mut()) };
     // SAFETY: the set outlives the call.
@@ -119,7 +122,7 @@ pub(crate) fn reap_and_tell(warden: BorrowedFd<'_>) {
     if ended < 0 {
         return;
     }
-    // SAFETY: made here, and nobody else's.
+    // SAFETY: made here, and owned by nothing else.
     let ended = unsafe { OwnedFd::from_raw_fd(ended) };
     loop {
         if let Some((pid, status)) = look() {
@@ -128,12 +131,11 @@ pub(crate) fn reap_and_tell(warden: BorrowedFd<'_>) {
             told[4..].copy_from_slice(&status.to_ne_bytes());
             // SAFETY: the bytes outlive the call; shorter than a pipe's atomic write.
             unsafe { libc::write(DEAD, told.as_ptr().cast(), told.len()) };
-            // Only now may another process have its number.
-            // SAFETY: no status is asked for.
+            // Only now may another process have its number. SAFETY: no status is asked for.
             unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG | libc::__WALL) };
             continue;
         }
-        // Whoever ended since the last look has left the signal pending.
+        // Children that ended since the last look have left the signal pending.
         let mut fds =
             [&ended.as_fd(), &warden].map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN));
         let waited = poll(&mut fds, None);
@@ -166,7 +168,7 @@ mod tests {
         deaths.expect(7, 100);
         tell(&pipe, 7, 3 << 8);
         deaths.read();
-        // It has ended by the time somebody waits for that.
+        // The process has ended by the time its death is expected.
         tell(&pipe, 7, 9);
         deaths.expect(7, 101);
         assert_eq!(deaths.of(101), Some(ProcessEnd::Signal(9)));

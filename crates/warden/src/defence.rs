@@ -1,32 +1,34 @@
-//! Lines of defence, each with a name, so that each can be taken away by itself.
+//! Lines of defence, each with a name, so that each can be switched off by itself.
 //!
-//! A defence that has never been seen to stop anything may be none. `tests/escape` attacks with everything in force, and
-//! once more with exactly one of these missing: then the attack must succeed. Only [`Isolation`](crate::isolation::Isolation)
-//! can take one away (`lean,unsafe-without=own-uid`), and the warden obeys only a worker that root runs: whoever else may
-//! start a warden would become root by it. Nothing that a function or a request says reaches here.
+//! A defence that has never been seen to stop an attack may be none. `tests/escape` attacks with
+//! everything in force, and once more with exactly one defence missing: then the attack must
+//! succeed. Only [`Isolation`](crate::isolation::Isolation) can switch one off
+//! (`lean,unsafe-without=own-uid`), and the warden obeys only a worker that root runs: any other
+//! user who may start a warden would become root by it. No setting of a function and no request
+//! reaches this.
 
 use std::fmt;
 
-/// Declares [`Defence`] from one list: variant, name, what its absence means.
+/// Declares [`Defence`] from one list: variant, name, consequence of its absence.
 macro_rules! defences {
     ($($variant:ident $name:literal $without:literal)*) => {
-        /// One line of defence. What is said of each is what its absence means.
+        /// One line of defence. The text of each variant says what its absence means.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Defence {
             $(#[doc = $without] $variant,)*
         }
 
         impl Defence {
-            /// All there are.
+            /// Every defence, in the order of the tables.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// Its name in settings and tables.
+            /// The name in settings and tables.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// What its absence means.
+            /// The consequence of its absence.
             #[must_use]
             pub const fn without(self) -> &'static str {
                 match self { $(Self::$variant => $without,)* }
@@ -72,10 +74,10 @@ defences! {
     LimitScratchBytes "limit-scratch-bytes" "no limit on bytes of scratch"
     LimitScratchFiles "limit-scratch-files" "no limit on files of scratch"
     CgroupCredentials "cgroup-credentials" "zygotes get cgroup files that root has opened"
-    CheckUid "check-uid" "whoever answers in a slot's name is not asked for its uid"
-    CheckCgroup "check-cgroup" "whoever answers in a slot's name is not asked for its cgroups"
-    CheckNetwork "check-network" "whoever answers in a slot's name is not asked for its network"
-    CheckPidNamespace "check-pid-namespace" "whoever answers in a slot's name is not asked for its PID namespace"
+    CheckUid "check-uid" "a process that answers in a slot's name may have any uid"
+    CheckCgroup "check-cgroup" "a process that answers in a slot's name may have any cgroups"
+    CheckNetwork "check-network" "a process that answers in a slot's name may have any network"
+    CheckPidNamespace "check-pid-namespace" "a process that answers in a slot's name may have any PID namespace"
     FilterArchitecture "filter-architecture" "calls by another architecture's convention pass"
     FilterNamespaces "filter-namespaces" "namespaces can be made and entered"
     FilterCloneParent "filter-clone-parent" "children can be made for the caller's own parent"
@@ -86,7 +88,7 @@ defences! {
     FilterAio "filter-aio" "contexts of asynchronous I/O can be made"
     FilterBpf "filter-bpf" "BPF programs and maps can be made"
     FilterPrograms "filter-programs" "sockets can be given programs, and interpreters that no zygote forked filters of their own"
-    FilterNetworkAdmin "filter-network-admin" "who makes a network may configure it by netlink, tables and every kind of device"
+    FilterNetworkAdmin "filter-network-admin" "the maker of a network may configure it by netlink, tables and every kind of device"
     FilterPerf "filter-perf" "performance counters can be opened"
     FilterUserfaultfd "filter-userfaultfd" "page faults can be handled in user space"
     FilterKeys "filter-keys" "the kernel's key rings can be used"
@@ -109,27 +111,27 @@ defences! {
 pub struct Defences(u128);
 
 impl Defences {
-    /// None of them.
+    /// The empty set: every defence is in force.
     pub const NONE: Self = Self(0);
 
-    /// These and one more.
+    /// This set with one more.
     #[must_use]
     pub const fn and(self, one: Defence) -> Self {
         Self(self.0 | 1 << one as u8)
     }
 
-    /// Whether it is among them.
+    /// Whether the set contains a defence.
     #[must_use]
     pub const fn has(self, one: Defence) -> bool {
         self.0 & (1 << one as u8) != 0
     }
 
-    /// One after the other.
+    /// The defences in the set.
     pub fn iter(self) -> impl Iterator<Item = Defence> {
         Defence::ALL.iter().copied().filter(move |one| self.has(*one))
     }
 
-    /// From names with `+` between them; none of that name gives none.
+    /// Parses names with `+` between them; none where a name is unknown.
     pub(crate) fn parse(names: &str) -> Option<Self> {
         names.split('+').filter(|name| !name.is_empty()).try_fold(Self::NONE, |all, name| {
             Some(all.and(Defence::ALL.iter().copied().find(|one| one.name() == name)?))

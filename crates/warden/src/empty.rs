@@ -1,18 +1,20 @@
-//! What a sandbox has written goes when it is dead, whoever still holds its scratch.
+//! Emptying a dead sandbox's scratch, even if a zygote still holds it open.
 //!
 //! ```text
-//!   dead ─► scratch closed: one page, no file more ──────────────► root let go
+//!   dead ─► scratch closed: one page, no file more ──────────────► root released
 //!              ▲  │ there is something
 //!              │  ▼
 //!              └─ some of it unlinked, the rest in the next turn
-//!                 │ for longer than [`PATIENCE`]: its zygote holds what has no name any more
+//!                 │ for longer than [`HELD_TIMEOUT`]: its zygote holds files without a name
 //!                 └─► the zygote ends
 //! ```
-//! A file system is there for as long as anybody holds a descriptor of it, and a zygote is handed each slot's. What it holds of
-//! dead instances would be memory that is counted for nobody. An honest one holds nothing.
+//! A file system exists while any process holds a descriptor of it, and a zygote is handed each
+//! slot's. Files of dead instances that it holds would be memory that is charged to no sandbox. An
+//! honest zygote holds none.
 //!
-//! Closing comes first because for most it is all: the kernel refuses it where more is in use, so that an empty scratch costs
-//! two such attempts and no look. It is also what keeps a scratch empty: whatever process is left has nowhere to write to.
+//! Closing comes first because mostly it is all: the kernel refuses it where more is in use, so
+//! that an empty scratch costs two such attempts and no look. It also keeps a scratch empty: no
+//! process that is left can write there.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -26,30 +28,32 @@ use rustix::fs::{
 use rustix::io::Errno;
 use sys::mount::resize_tmpfs;
 
-/// The least that a tmpfs may have: 0 would be no limit.
+/// The minimum size of a tmpfs, in bytes: 0 would be no limit.
 const LEAST_BYTES: u64 = 4096;
 
-/// Entries that are removed in one turn: a millisecond or two, in which nobody is served.
+/// Entries that are removed in one turn: a millisecond or two, in which no command is served.
 const AT_ONCE: u32 = 512;
 
-/// How long what was unlinked may stay in use: a socket that holds descriptors is cleared up by the kernel when it has time.
+/// How long unlinked files may stay in use: the kernel clears a socket that holds descriptors when
+/// it has time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
 
-/// And in so many turns: four times what a function's scratch may hold. Turns are for when there is nothing else to do.
+/// And in how many turns: four times the content of a function's scratch. Turns happen only when
+/// there is nothing else to do.
 const TURNS: u32 = 64;
 
-/// How far what a dead sandbox has written is taken back.
+/// How far a dead sandbox's scratch has been emptied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Remains {
-    /// Nobody has tried.
+    /// Emptying has not begun.
     #[default]
     Full,
-    /// There was something at this time, and so many turns later.
+    /// Files were left at this time, and this many turns later.
     Since(Instant, u32),
 }
 
 impl Remains {
-    /// There is something: whether somebody must hold it.
+    /// Files are left: returns whether some process must hold them.
     pub(crate) fn is_held(&mut self, now: Instant) -> bool {
         match *self {
             Self::Full => {
@@ -64,8 +68,8 @@ impl Remains {
     }
 }
 
-/// Takes back what a dead sandbox has written to the scratch of its root; false where something is left for the next turn.
-/// Afterwards nobody writes there any more than a page.
+/// Empties the scratch in a dead sandbox's root; false where something is left for the next turn.
+/// Afterwards not more than a page can be written there.
 pub(crate) fn empty(root: BorrowedFd<'_>) -> bool {
     ["tmp", "dev/shm"].into_iter().fold(true, |done, path| {
         let closed = || resize_tmpfs(root, path, LEAST_BYTES, 1);
@@ -79,14 +83,15 @@ pub(crate) fn empty(root: BorrowedFd<'_>) -> bool {
     })
 }
 
-/// Of a root that nobody changes: what is mounted there is the scratch.
+/// Opens a directory below a root that does not change: the scratch is mounted there.
 fn open(root: BorrowedFd<'_>, path: &str) -> io::Result<OwnedFd> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     Ok(openat2(root, path, flags, Mode::empty(), beneath)?)
 }
 
-/// Extended attributes count as files do (Linux 6.6), and those of the scratch's own directory go with nothing else.
+/// Extended attributes count as files do (Linux 6.6). Nothing else removes those of the scratch's
+/// own directory.
 fn forget_attributes(file: BorrowedFd<'_>) {
     let mut names = vec![0; 64 << 10];
     let length = flistxattr(file, &mut names).unwrap_or(0);
@@ -95,8 +100,8 @@ fn forget_attributes(file: BorrowedFd<'_>) {
     }
 }
 
-/// Removes that many entries at most, whatever they are: nothing is opened but directories, through no link, in this file
-/// system. What lies deeper is first brought up, so that a step costs the same at every depth.
+/// Removes that many entries at most, of any kind. Opens only directories, through no link, in this
+/// file system. Moves deeper entries up first, so that a step costs the same at every depth.
 fn remove_some(scratch: BorrowedFd<'_>, most: u32) -> io::Result<()> {
     let mut left = most;
     let mut open = names(scratch, most)?;
@@ -114,7 +119,8 @@ fn remove_some(scratch: BorrowedFd<'_>, most: u32) -> io::Result<()> {
         for below in names(dir.as_fd(), left)? {
             left = left.saturating_sub(1);
             if remove(dir.as_fd(), &below) == Err(Errno::NOTEMPTY) {
-                // A name that nobody can have given to something ahead; else it is for the next turn.
+                // An unpredictable name, so that no file can have it already; otherwise the next
+                // turn tries again.
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 let new = CString::new(format!("{}-{left}", now.as_nanos()))?;
                 if renameat_with(&dir, &below, scratch, &new, RenameFlags::NOREPLACE).is_ok() {
@@ -134,7 +140,7 @@ fn remove(dir: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// So many names in a directory at most.
+/// At most so many names of a directory.
 fn names(dir: BorrowedFd<'_>, most: u32) -> io::Result<Vec<CString>> {
     let entries = Dir::read_from(dir)?.map_while(Result::ok);
     let names = entries.map(|entry| entry.file_name().to_owned());

@@ -1,12 +1,14 @@
-//! What a zygote's imports have left behind, as the kernel tells it.
+//! Remains of a zygote's imports, as the kernel reports them.
 //!
-//! A zygote is code of packages and says of itself what it likes; many have no `/proc` to look at either. The warden
-//! reads theirs from outside. Whatever is forked from a zygote gets a copy of its private memory and of its one thread.
-//! Three things are no copies, and functions that were never to meet would meet there:
-//! - memory mapped to be shared (`mmap.mmap(-1, n)`, a lock of `multiprocessing`), which all forks read and write;
-//! - a descriptor behind one of the first three numbers, which a landing keeps, but for an instance's output; those above it
-//!   closes;
-//! - another thread or process, which is no fork's at all, and may have left a lock taken.
+//! A zygote runs packages' code, so its own report cannot be trusted, and many zygotes have no
+//! `/proc` to look at. The warden reads theirs from outside. A fork gets a copy of its zygote's
+//! private memory and of its one thread. Three things are no copies, and would connect functions
+//! that must not meet:
+//! - shared mappings (`mmap.mmap(-1, n)`, a lock of `multiprocessing`), which all forks read and
+//!   write;
+//! - a descriptor behind one of the first three numbers, which a landing keeps, except for an
+//!   instance's output; it closes those above;
+//! - another thread or process, which no fork gets, and which may have left a lock taken.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -24,7 +26,7 @@ const NULL: (u32, u32) = (1, 3);
 impl Warden {
     pub(crate) fn examine(&mut self, name: u64) -> Answered {
         let left = self.look(name);
-        // The number still named it while all that was read.
+        // The process still had the number after all that was read.
         match self.find(name)?.process.as_ref().is_some_and(PidFd::alive) {
             true => Ok((Answer::Examined(left?), Vec::new())),
             false => Err(Refused::Gone),
@@ -51,19 +53,20 @@ impl Warden {
 /// Whether there is such a process and it has not ended.
 pub(crate) fn runs(pid: i32) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-    // The name before it may hold anything.
+    // The name before it may hold any characters.
     let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
     !matches!(state, None | Some('Z' | 'X'))
 }
 
-/// Descriptors that are not those of a zygote: `/dev/null` three times, the last of them at a root the pipe to the warden, and its
-/// channel. What was closed of the first three is `/dev/null` again before anything is forked.
+/// Descriptors that are not a zygote's own. Its own are `/dev/null` three times, of which the last
+/// is the pipe to the warden at a root zygote, and its channel. A closed one of the first three is
+/// `/dev/null` again before a fork.
 fn foreign_descriptors(pid: i32, stderr: FileId) -> io::Result<u32> {
     let mut foreign = 0;
     for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
         let entry = entry?;
         let number = entry.file_name().to_string_lossy().parse::<u32>().ok();
-        // Follows the link to the open file itself, whatever it is and whether or not it has a name.
+        // Follows the link to the open file itself, of any kind and with or without a name.
         match rustix::fs::stat(entry.path()) {
             Ok(stat) => foreign += u32::from(!is_own(number, &stat, stderr)),
             // Closed meanwhile.
@@ -86,21 +89,22 @@ fn is_own(number: Option<u32>, stat: &Stat, stderr: FileId) -> bool {
     }
 }
 
-/// Page tables beyond which nobody waits for a walk through them, in KiB: they map 2 GiB, each page for itself.
+/// Size of page tables, in KiB, above which they are not walked: they map 2 GiB with a page each.
 const MOST_TABLES: u64 = 4 << 10;
 
-/// Bytes of a `maps` or `smaps` beyond which nobody reads on, some 25 ms: as many mappings as there may be (65 530) with lines of 128
-/// bytes.
+/// Bytes of a `maps` or `smaps` that are read at most, in some 25 ms: the maximum number of
+/// mappings (65 530) with lines of 128 bytes.
 const MOST_BYTES: u64 = 8 << 20;
 
-/// How much of them is held at a time.
+/// Size of the read buffer, in bytes.
 const PIECE: usize = 16 << 10;
 
-/// How much of a line is: what is asked for stands before a mapping's path, which is as long as a package likes.
+/// How much of a line is kept: the needed fields stand before a mapping's path, which can be of any
+/// length.
 const HELD: usize = 256;
 
-/// Mappings that forks would share; [`u32::MAX`], and so unfit to be forked, where to count them would take long. One thread answers for all sandboxes, and a
-/// package chooses what it maps.
+/// Mappings that forks would share. [`u32::MAX`], which is unfit to be forked, where counting would
+/// take long: the warden's one thread serves all sandboxes, and a package chooses its mappings.
 fn shared_mappings(pid: i32) -> io::Result<u32> {
     let mut any = false;
     let maps = File::open(format!("/proc/{pid}/maps"))?;
@@ -118,7 +122,8 @@ fn shared_mappings(pid: i32) -> io::Result<u32> {
     if tables(&status).is_none_or(|kib| kib > MOST_TABLES) {
         return Ok(u32::MAX);
     }
-    // It walks the page tables, which is milliseconds for a large zygote, and hardly any has such a mapping at all.
+    // Reading `smaps` walks the page tables, which takes milliseconds for a large zygote, and
+    // hardly any zygote has such a mapping.
     let mut shared = 0u32;
     let smaps = File::open(format!("/proc/{pid}/smaps"))?;
     let whole = each_line(smaps, MOST_BYTES, |line| {
@@ -128,8 +133,8 @@ fn shared_mappings(pid: i32) -> io::Result<u32> {
     Ok(if whole { shared } else { u32::MAX })
 }
 
-/// Has `see` look at the first [`HELD`] bytes of each line, until it has seen enough and says false. False when there were more
-/// than so many bytes.
+/// Calls `see` with the first [`MAX_LINE`] bytes of each line, until it returns false. Returns
+/// false when there were more bytes than `most`.
 fn each_line(
     mut from: impl Read,
     most: u64,
@@ -161,18 +166,20 @@ fn each_line(
     }
 }
 
-/// A process's page tables in KiB, by its `status`.
+/// The size of a process's page tables in KiB, from its `status`.
 fn tables(status: &str) -> Option<u64> {
     let size = status.lines().find_map(|line| line.strip_prefix("VmPTE:"))?;
     size.trim().strip_suffix(" kB")?.parse().ok()
 }
 
-/// Whether a line of `maps` is of a shared mapping. One of a file that was opened for reading only is among them.
+/// Whether a line of `maps` describes a shared mapping. Includes files that were opened for reading
+/// only.
 fn is_shared(line: &str) -> bool {
     line.split(' ').nth(1).is_some_and(|rights| rights.ends_with('s'))
 }
 
-/// Whether a line of `smaps` is of a mapping that is shared ("ms") and writable now or after `mprotect` ("mw").
+/// Whether a line of `smaps` describes a mapping that is shared ("ms") and writable now or after
+/// `mprotect` ("mw").
 fn is_writable(line: &str) -> bool {
     let Some(flags) = line.strip_prefix("VmFlags:") else { return false };
     let has = |flag| flags.split_whitespace().any(|one| one == flag);
@@ -187,7 +194,7 @@ fn count(length: usize) -> u32 {
 mod tests {
     use super::*;
 
-    /// What the kernel itself says of the mappings of this process at `address`.
+    /// The kernel's description of this process's mapping at `address`.
     fn of_own(address: *const u8) -> (bool, u32) {
         let begins = format!("{:x}-", address as usize);
         let maps = fs::read_to_string("/proc/self/maps").unwrap();
@@ -200,7 +207,8 @@ mod tests {
         (is_shared(line), u32::from(is_writable(flags)))
     }
 
-    /// Mappings without an end, of a file whose path is that long. Counts what has been read of it.
+    /// An endless file of mappings, each with a path of that length. Counts the bytes that are
+    /// read.
     struct Long<'a>(Vec<u8>, usize, &'a mut u64);
 
     impl<'a> Long<'a> {
@@ -232,7 +240,8 @@ mod tests {
             assert!(!whole.unwrap(), "there is more");
             assert!(longest <= HELD && read <= MOST_BYTES + PIECE as u64, "{longest} {read}");
         }
-        // What stands behind a line of a megabyte is seen all the same, and nothing is read behind what was looked for.
+        // A mapping behind a line of a megabyte is found, and nothing is read behind the one that
+        // was sought.
         let mut read = 0;
         let mut maps = Long::new(1 << 20, &mut read).take((1 << 20) + 52);
         let shared = b"7f8a4c000000-7f8a4c001000 rw-s 00000000 00:01 9 /dev/zero (deleted)\n";
@@ -269,7 +278,7 @@ mod tests {
         let (shared, private) = (libc::MAP_SHARED, libc::MAP_PRIVATE);
         let anonymous = shared | libc::MAP_ANONYMOUS;
         let both = libc::PROT_READ | libc::PROT_WRITE;
-        // Each apart from the next: the kernel would merge what is alike.
+        // Unlike their neighbours: the kernel would merge equal ones.
         assert_eq!(of_own(map(-1, both, anonymous)), (true, 1));
         assert_eq!(
             of_own(map(-1, libc::PROT_NONE, anonymous)),

@@ -1,12 +1,13 @@
-//! Clearing up after a warden that was killed, at once and not only at the next start. For cgroups of version 1, whose
-//! frozen processes do not die with their place: thawed by nobody, they would keep their memory.
+//! Clearing up at once after a killed warden, and not only at the next start. For cgroups of
+//! version 1, whose frozen processes do not die with their PID namespace: they would stay, with
+//! their memory.
 //!
 //! ```text
 //!   warden ─ fork ─► guardian, waits ── the warden has removed everything by itself: killed by it
 //!                       └───────────── the warden was killed, while it served or stopped: thaws, kills, removes, ends
 //! ```
-//! It holds the warden's turn on the state directory, too: the next warden waits until it is done. Whoever kills both
-//! leaves the rest to that one.
+//! It also holds the warden's lock on the state directory: the next warden waits until it is done.
+//! If the guardian is killed too, the next warden does the rest.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -18,23 +19,23 @@ use sys::process::{PidFd, exit_now, fork_single_threaded};
 
 use crate::recover;
 
-/// Where it holds the turn.
+/// The descriptor of the lock.
 const TURN: i32 = 0;
 
-/// The waiting process. Dropping it ends it, and nothing is cleared: the last thing that a warden does.
+/// The waiting process. Dropping it ends it, and nothing is cleared: the last act of a warden.
 #[derive(Debug)]
 pub struct Guardian(PidFd);
 
 impl Guardian {
-    /// Starts it, for the groups of that name. `turn` is what [`recover::await_turn`] returned. For a process with one
-    /// thread.
+    /// Starts it, for the groups of that name. `turn` is what [`recover::await_turn`] returned. For
+    /// a process with one thread.
     ///
     /// # Errors
     /// As `fork(2)`.
     pub fn start(name: &str, turn: BorrowedFd<'_>) -> io::Result<Self> {
         let warden = getpid();
         let Some(pid) = fork_single_threaded()? else { guard(name, turn, warden) };
-        // Its number alone would be another's once somebody has reaped it.
+        // Its number alone could become another process's once it is reaped.
         Ok(Self(PidFd::open(pid)?))
     }
 }
@@ -42,7 +43,7 @@ impl Guardian {
 impl Drop for Guardian {
     fn drop(&mut self) {
         let _ = self.0.kill();
-        // Fails when it was reaped with all others.
+        // Fails when it was reaped with all other children.
         let _ = waitid(WaitId::PidFd(self.0.as_fd()), WaitIdOptions::EXITED);
     }
 }
@@ -53,16 +54,16 @@ fn guard(name: &str, turn: BorrowedFd<'_>, warden: Pid) -> ! {
     let mut signals: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: the set outlives the call.
     unsafe { libc::sigaddset(&raw mut signals, libc::SIGTERM) };
-    // Blocked, so that it waits for us.
-    // SAFETY: the set outlives the call.
+    // Blocked, so that it stays pending. SAFETY: the set outlives the call.
     unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const signals, std::ptr::null_mut()) };
-    // SAFETY: standard input is nobody's here.
+    // SAFETY: standard input has no user in this process.
     unsafe { libc::dup2(turn.as_fd().as_raw_fd(), TURN) };
-    // The worker's socket among them: it has to see the warden's end.
-    // SAFETY: this process uses no other, and drops nothing that owns one.
+    // Closes the worker's socket too: the worker has to see the warden's end. SAFETY: this process
+    // uses no other, and drops nothing that owns one.
     let _ = unsafe { sys::process::close_from(3) };
     let told = set_parent_process_death_signal(Some(Signal::TERM));
-    // Somebody else may have sent the signal; the warden may have ended before we asked for it.
+    // Another process may have sent the signal, or the warden may have ended before the signal was
+    // set.
     while told.is_ok() && getppid() == Some(warden) {
         let mut signal = 0;
         // SAFETY: both outlive the call.

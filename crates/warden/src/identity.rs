@@ -1,14 +1,16 @@
-//! Identities of instances that are started from nothing: a kernel uid, and the user namespace in which it is [`INNER`].
+//! Identities of instances that are started from nothing: a kernel uid, and the user namespace in
+//! which it is [`INNER`].
 //!
 //! ```text
 //!   start ─► one made ahead, else one made during the start ─► the sandbox has it;
-//!                ▲                                its uid goes back when the sandbox is gone
+//!                ▲                                its uid is free when the sandbox is gone
 //!   12 ms without a command ─► one more, up to [`AHEAD`]
 //! ```
-//! A namespace takes 0.3 ms to make. Each serves one instance: none has ever held a process but the one that made it. The
-//! first is made at the first start: a worker whose instances are all forked has none. Back-to-back
-//! calls leave no time to make one ahead: `spawn` makes it while the new process joins its cgroup and
-//! its root. When one cannot be made ahead, the next start tries again, and tells why it fails.
+//! A namespace takes 0.3 ms to make. Each serves one instance: no process has ever been in it but
+//! the helper that made it. The first is made at the first start: a worker whose instances are all
+//! forked makes none. Back-to-back calls leave no time to make one ahead: `spawn` makes it while
+//! the new process joins its cgroup and its root. When one cannot be made ahead, the next start
+//! tries again and returns the error.
 
 use std::io;
 
@@ -19,7 +21,7 @@ use crate::serve::{Refused, Warden};
 use crate::spawn::UserNamespace;
 use crate::uids::INNER;
 
-/// Most that wait. Each holds a descriptor and a uid.
+/// Maximum number of waiting identities. Each holds a descriptor and a uid.
 pub(crate) const AHEAD: usize = 4;
 
 /// A sandbox's ids.

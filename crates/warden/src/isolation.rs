@@ -1,4 +1,4 @@
-//! How a sandbox is walled off: three independent choices, and the recipes that are made of them.
+//! Recipes of isolation: three independent choices, and the named recipes that combine them.
 //!
 //! | | `lean` | `sock` | `general` |
 //! | --- | --- | --- | --- |
@@ -8,10 +8,11 @@
 //! | `cgroups` | `pooled` | `pooled` | `fresh` |
 //! | zygotes | yes | yes | no (with `mnt`) |
 //!
-//! `lean` is what Lambswool is. `sock` is the container of the SOCK paper (§4.1), `general` what Docker makes for each
-//! container: both are there to be measured against. An ablation is a recipe with a choice changed: `lean,own=net`. Uids,
-//! capabilities, `no_new_privs`, seccomp, Landlock and the PID namespace are the same in all of them, unless one is taken
-//! away by its name, for the tests that show what it stops: `lean,unsafe-without=own-uid+filter-keys`.
+//! `lean` is Lambswool's own. `sock` is the container of the SOCK paper (§4.1), `general` the one
+//! that Docker makes: both are there for comparison. An ablation is a recipe with a changed choice:
+//! `lean,own=net`. Uids, capabilities, `no_new_privs`, seccomp, Landlock and the PID namespace are
+//! the same in all recipes, unless a test switches one off by its name to show what it stops:
+//! `lean,unsafe-without=own-uid+filter-keys`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,11 +23,11 @@ use thiserror::Error;
 use crate::defence::{Defence, Defences};
 use crate::protocol::{Cpu, Limits, Network};
 
-/// See the module's own words. As text: a recipe, then changes, as in `sock,cgroups=fresh`.
+/// One recipe. As text: a name, then changes, as in `sock,cgroups=fresh`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Isolation {
-    /// Where roots hang.
+    /// Where roots are attached.
     pub root: Hang,
     /// Namespaces that each sandbox has to itself, beside its PID namespace.
     pub own: Namespaces,
@@ -36,12 +37,13 @@ pub struct Isolation {
     pub without: Defences,
 }
 
-/// Where the root file system of a sandbox hangs.
+/// Where the root file system of a sandbox is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hang {
-    /// Nowhere: a detached tree. Staged where the kernel cannot attach to one (before Linux 6.15).
+    /// In no mount table: a detached tree. Staged where the kernel cannot attach to one (before
+    /// Linux 6.15).
     Detached,
-    /// Nowhere, but put together on a stage in the warden's mount table, before the fork.
+    /// In no mount table, but assembled in the warden's, before the fork.
     Staged,
     /// In the warden's mount table, for as long as the sandbox lives.
     Bind,
@@ -50,9 +52,9 @@ pub enum Hang {
 /// Where the cgroup of a sandbox comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Supply {
-    /// From those that earlier sandboxes have left, while there are any.
+    /// From a pool of earlier sandboxes' cgroups, while there are any.
     Pooled,
-    /// Made for it and removed with it.
+    /// Made for the sandbox and removed with it.
     Fresh,
 }
 
@@ -61,20 +63,20 @@ pub enum Supply {
 pub struct Namespaces(i32);
 
 impl Namespaces {
-    /// None.
+    /// The empty set of kinds.
     pub const NONE: Self = Self(0);
-    /// Mounts. Its root is entered by `pivot_root`, and nobody can be forked into it.
+    /// Mounts. The root is entered by `pivot_root`, and no fork can enter it.
     pub const MOUNT: Self = Self(libc::CLONE_NEWNS);
-    /// Network: loopback, and it is up.
+    /// Network: with loopback, which is up.
     pub const NETWORK: Self = Self(libc::CLONE_NEWNET);
     /// System V IPC and POSIX message queues.
     pub const IPC: Self = Self(libc::CLONE_NEWIPC);
-    /// Host name.
+    /// Host name and NIS domain name.
     pub const UTS: Self = Self(libc::CLONE_NEWUTS);
-    /// Cgroups.
+    /// The view of the cgroup hierarchy.
     pub const CGROUP: Self = Self(libc::CLONE_NEWCGROUP);
 
-    /// By their names in `/proc/<pid>/ns`.
+    /// The kinds by their names in `/proc/<pid>/ns`.
     const NAMED: [(&str, Self); 5] = [
         ("mnt", Self::MOUNT),
         ("net", Self::NETWORK),
@@ -83,19 +85,19 @@ impl Namespaces {
         ("cgroup", Self::CGROUP),
     ];
 
-    /// Those of both.
+    /// The union of both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether these are among them.
+    /// Whether these are all in the set.
     #[must_use]
     pub const fn has(self, these: Self) -> bool {
         self.0 & these.0 == these.0
     }
 
-    /// The kernel's bits.
+    /// The kernel's bits (`CLONE_NEW*`).
     #[must_use]
     pub const fn bits(self) -> i32 {
         self.0
@@ -103,7 +105,8 @@ impl Namespaces {
 }
 
 impl Network {
-    /// The namespaces that a sandbox in this network makes for itself, where the isolation has `own`.
+    /// The namespaces that a sandbox in this network makes for itself, where the isolation has
+    /// `own`.
     #[must_use]
     pub fn own(self, instance: bool, own: Namespaces) -> Namespaces {
         match self {
@@ -118,7 +121,8 @@ impl Isolation {
     /// Lambswool's own recipe.
     pub const LEAN: Self = Self {
         root: Hang::Detached,
-        // Runtimes look for their limits at the path that the kernel says their cgroup has: `/`, as in a view.
+        // Runtimes look for their limits at the cgroup path that the kernel reports: `/`, as in a
+        // view.
         own: Namespaces::CGROUP,
         cgroups: Supply::Pooled,
         without: Defences::NONE,
@@ -145,8 +149,8 @@ impl Isolation {
     const RECIPES: [(&str, Self); 3] =
         [("lean", Self::LEAN), ("sock", Self::SOCK), ("general", Self::GENERAL)];
 
-    /// Whether sandboxes can be forked from zygotes. Who is forked cannot go to a mount namespace of its own: its zygote
-    /// would have to mount, and no Python process may.
+    /// Whether sandboxes can be forked from zygotes. A fork cannot enter a mount namespace of its
+    /// own: its zygote would have to mount, and no Python process may.
     #[must_use]
     pub fn forks(self) -> bool {
         !self.own.has(Namespaces::MOUNT)
@@ -158,14 +162,15 @@ impl Isolation {
         !self.without.has(defence)
     }
 
-    /// The limits that are enforced where these are asked for: beyond anything real where the defence is switched off.
+    /// The enforced limits: the requested ones, or beyond anything real where the defence is
+    /// switched off.
     #[must_use]
     pub fn enforced(self, asked: Limits) -> Limits {
         let unless = |defence, limit: u64, none: u64| if self.has(defence) { limit } else { none };
         Limits {
             memory_bytes: unless(Defence::LimitMemory, asked.memory_bytes, 1 << 50),
             shown_bytes: asked.shown_bytes,
-            // The kernel's own most (`PID_MAX_LIMIT`).
+            // The kernel's maximum (`PID_MAX_LIMIT`).
             pids: if self.has(Defence::LimitPids) { asked.pids } else { 1 << 22 },
             scratch_bytes: unless(Defence::LimitScratchBytes, asked.scratch_bytes, 1 << 40),
             scratch_inodes: match self.has(Defence::LimitScratchFiles) {
@@ -176,7 +181,7 @@ impl Isolation {
         }
     }
 
-    /// What of the default's protection is missing.
+    /// The protections of the default recipe that this one lacks.
     #[must_use]
     pub fn weaker(self) -> Vec<&'static str> {
         let mut weaker = Vec::new();
@@ -202,17 +207,17 @@ impl Default for Isolation {
 /// Why a text is no [`Isolation`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum IsolationError {
-    /// It begins with something else.
+    /// The recipe's name is unknown.
     #[error(
         "no isolation is called {0:?}: lean, sock or general, then changes as in \"lean,own=net,cgroups=fresh\""
     )]
     Recipe(String),
-    /// A change is none.
+    /// A change is unknown.
     #[error(
         "{0:?} changes no isolation: root=detached|staged|bind, own=mnt+net+ipc+uts+cgroup (any of them, or nothing), cgroups=pooled|fresh"
     )]
     Change(String),
-    /// No defences have these names.
+    /// A defence's name is unknown.
     #[error(
         "{0:?} names no defences that could be switched off: they are {all}",
         all = Defence::ALL.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ")
@@ -336,7 +341,7 @@ mod tests {
         let refused = |text: &str| text.parse::<Isolation>().unwrap_err().to_string();
         assert!(refused("docker").contains("lean, sock or general"));
         assert!(refused("").contains("lean, sock or general"));
-        // A PID namespace is nobody's choice: every instance has one.
+        // The PID namespace is no choice: every instance has one.
         for bad in ["lean,own=pid", "lean,root", "lean,roots=bind", "lean,cgroups=", "lean,"] {
             assert!(refused(bad).contains("own=mnt+net+ipc+uts+cgroup"), "{bad}");
         }

@@ -1,4 +1,5 @@
-//! What happens to a sandbox between its fork and its end: layers, acceptance, questions.
+//! A sandbox between its fork and its end: attaching layers, accepting a landed process, answering
+//! questions about it.
 
 use std::os::fd::AsFd;
 
@@ -49,7 +50,7 @@ impl Warden {
         }
         let sandbox = self.find(name)?;
         sandbox.limits = limits;
-        // Else when it lands.
+        // Otherwise at its landing.
         if sandbox.process.is_some() {
             let group = sandbox.group.clone();
             self.limit_cpu(&group, limits.cpu)?;
@@ -67,12 +68,12 @@ impl Warden {
         let who = process.identity().ok_or(Refused::Gone)?;
         let inside = self.place.number_inside(who.pid);
         let wrong = self.misplaced(instance, uid, &group, &who);
-        // What is told until here is not of it.
+        // Earlier reports are about other processes.
         if let Some(deaths) = self.place.deaths() {
             deaths.read();
         }
-        // The pidfd keeps the number from naming another process: it still lived after the looks. Of one that is dead they
-        // tell nothing.
+        // The pidfd keeps the number from naming another process: the process still lived after the
+        // checks. The checks mean nothing for a dead one.
         if !process.alive() {
             return Err(Refused::Gone);
         }
@@ -93,7 +94,7 @@ impl Warden {
         done()
     }
 
-    /// What shows that it is not the child that was to land in a slot, if anything does.
+    /// A sign that the process is not the child that was to land in a slot, if there is one.
     fn misplaced(
         &mut self,
         instance: bool,

@@ -2,22 +2,35 @@
 //!
 //! ```text
 //!   worker ──── one SEQPACKET socket, `protocol` ────► wool-warden ──► mounts, namespaces, cgroups, kernel uids
-//!     │                                                   │ forks, enters the place, drops everything, execs
+//!     │                                                   │ forks, enters namespaces, drops privilege, execs
 //!     │                                                   ▼
-//!     └──── control socket ───────────────────────────► zygote ──► instance            all in the place:
+//!     └──── control socket ───────────────────────────► zygote ──► instance      all in the shared namespaces:
 //!                                                        PID namespace P with a reaper of ours as pid 1,
 //!                                                        mount namespace M with one empty tmpfs, empty network
-//!     └──── control socket ───────────────────────────► wool-egress         only where a function may reach something
+//!     └──── control socket ───────────────────────────► wool-egress      only where a function may connect
 //! ```
 //!
-//! It has one thread, takes one command at a time, and decides nothing: which sandbox to make and when is the
-//! worker's business. It trusts the worker with sandboxes and with nothing else: paths are resolved beneath the
-//! state directory, processes are checked against the slot before they are accepted.
+//! Containers need root: a uid of their own, mounts, cgroups, namespaces. The warden is the one
+//! small program that has it. It has one thread, takes one command at a time ([`protocol`]), and
+//! decides nothing: the worker says which sandbox to make and when. Callers are `container`, which
+//! starts the warden and speaks its protocol, and through it `vmm` and `egress`.
 //!
-//! When the worker is gone (the socket closes), everything dies with the place's pid 1, and the warden cleans up. When
-//! the warden itself is killed, pid 1 goes with it (it holds a pidfd of the warden); what the kernel does not free by itself
-//! (cgroups) the next start removes: [`recover`]. With cgroups of version 1 a [`guardian`] does, and at once: paused
-//! sandboxes would otherwise stay.
+//! **Guarantees**
+//! - The worker is trusted with sandboxes and with nothing else. Paths are resolved beneath the
+//!   state directory without following links ([`state_directory`]); a process is checked against
+//!   its slot before it is accepted.
+//! - Each sandbox has a kernel uid that no living process of another has ([`uids`]), no capability,
+//!   a seccomp filter ([`filter`]), and limits enforced by its cgroup ([`cgroup`]).
+//! - What a dead sandbox held is reused only by the same zygote, and only when no process can hold
+//!   it any more ([`slot`] and `reap`).
+//! - When the worker is gone (the socket closes), pid 1 of the sandboxes dies and every sandbox
+//!   with it, and the warden cleans up. When the warden itself is killed, pid 1 ends too, for it
+//!   holds a pidfd of the warden. The kernel frees all but cgroups; the next start removes those
+//!   ([`recover`]). With cgroups of version 1 a [`guardian`] does so at once, because paused
+//!   sandboxes would otherwise stay.
+//!
+//! Each defence has a name and can be switched off in a test to show what it stops ([`defence`]).
+//! Sources: SOCK (Oakes et al., ATC 2018) for lean containers; the man pages named in each file.
 
 pub mod beside;
 pub mod cgroup;

@@ -29,13 +29,13 @@ struct Arguments {
     awaits: bool,
 }
 
-/// As many as the most sandboxes need.
+/// Enough for the maximum number of sandboxes.
 const DESCRIPTORS: u64 = 1 << 17;
 
 enum Task {
-    /// Serve the worker that listens there.
+    /// Serve the worker that listens at this socket.
     Serve(PathBuf),
-    /// Remove what a warden that was killed has left, and end: `wool clean`.
+    /// Remove what a killed warden has left, and end: `wool clean`.
     Clear,
 }
 
@@ -44,13 +44,15 @@ fn main() -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         bail!("wool-warden must run as root: `wool up` starts it through sudo");
     }
-    // First of all: whoever connects is who stays.
+    // First of all: the process that connects is the one that stays.
     let detached = if arguments.detach { Some(Detached::from_starter()?) } else { None };
-    // A session of its own, and with it an automatic group of the scheduler (sched(7)). Refused where it leads one already.
+    // A session of its own, and with it an automatic group of the scheduler (sched(7)). Refused
+    // where the process leads a session already.
     let _ = setsid();
     sys::process::set_undumpable().context("become undumpable")?;
     beside::note_our_place().context("find this program")?;
-    // Before anything of the state directory is opened: mounts are made on what was opened in their own namespace.
+    // Before anything of the state directory is opened: mounts are made on directories that were
+    // opened in this namespace.
     own_mount_namespace().context("make a private mount namespace")?;
     let state = StateDirectory::open(&arguments.state)?;
     if let Some(uid) = asked_by()? {
@@ -72,7 +74,7 @@ fn main() -> Result<()> {
     if isolation.without != Defences::NONE && !served.is_root() {
         bail!("only a worker that root runs may switch a defence off: leave `unsafe-without` out");
     }
-    // A worker names layers, and sees what is in them: they are to be its own user's.
+    // A worker chooses layers and sees their content: they must belong to its own user.
     state.must_be_of(served.as_raw())?;
     let descriptors = sys::descriptors::raise(DESCRIPTORS);
 
@@ -81,7 +83,8 @@ fn main() -> Result<()> {
 
     let cgroups = recover::fresh_cgroups(state.cgroup_name(), isolation);
     let roots = Roots::new(layers, stages.as_fd(), isolation)?;
-    // From 6.15 on a pidfd tells how its process ended. Who stages does all as before then.
+    // From 6.15 on a pidfd tells how its process ended. Recipes with staged roots work as on older
+    // kernels.
     let reap = isolation.root == Hang::Staged || Kernel::running() < Kernel(6, 15);
     let place = Place::new(empty, reap, isolation)?;
     let uids = Uids::of(Share::take().context("take kernel uids")?);
@@ -99,7 +102,7 @@ fn main() -> Result<()> {
     }
     let served = warden.serve(worker.as_fd()).context("serve the worker");
     drop(warden);
-    // The last to go: until everything is removed the warden may still be killed.
+    // Last: until everything is removed the warden may still be killed.
     drop(guardian);
     Share::clear();
     served
@@ -116,7 +119,7 @@ fn arguments() -> Result<Arguments> {
             Some("--clear") => task = Some(Task::Clear),
             // When sudo starts it.
             Some("--detach") => detach = true,
-            // When root has started it for a worker of another account.
+            // When root has started the warden for a worker of another account.
             Some("--await") => awaits = true,
             Some("--isolation") => {
                 let text = given.next().unwrap_or_default();
@@ -131,21 +134,21 @@ fn arguments() -> Result<Arguments> {
     Ok(Arguments { state, task: task.context("--socket is missing")?, isolation, detach, awaits })
 }
 
-/// The user who has started this through sudo, which always says so. `wool` that root runs leaves out what an earlier sudo
-/// has said.
+/// The user who has started this through sudo, which always sets it. A `wool` that root runs clears
+/// what an earlier sudo has set.
 fn asked_by() -> Result<Option<u32>> {
     let Some(said) = std::env::var_os("SUDO_UID") else { return Ok(None) };
     let uid = said.to_str().and_then(|text| text.parse().ok());
     uid.map(Some).context("SUDO_UID is no number: start this with `wool up`")
 }
 
-/// Whoever has started this warden before there was a worker, and becomes that worker.
+/// The process that has started this warden, and will become its worker.
 struct Starter {
     process: Option<Pid>,
     since: Instant,
 }
 
-/// How long a worker may take until it listens.
+/// How long a starter may take to become a worker that listens.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Starter {
@@ -158,7 +161,7 @@ impl Starter {
     }
 }
 
-/// Tries again and again while there is a starter that is not the worker yet; else once.
+/// Retries while the starter is not the worker yet; tries once if there is no starter.
 fn until<T>(
     starter: Option<&Starter>,
     mut step: impl FnMut() -> Result<T, StateError>,
@@ -173,7 +176,7 @@ fn until<T>(
     }
 }
 
-/// Nothing that is mounted here is seen outside, and nothing outside changes what is here.
+/// Makes mounts of this process invisible outside, and mounts outside invisible here.
 fn own_mount_namespace() -> std::io::Result<()> {
     use rustix::mount::{MountPropagationFlags, mount_change};
     sys::namespace::unshare(libc::CLONE_NEWNS)?;

@@ -1,16 +1,17 @@
-//! Monitors of micro-VMs: started here because only the warden can give a process a uid, a cgroup and namespaces.
+//! Monitors of micro-VMs. The warden starts them because only it can give a process a uid, a cgroup
+//! and namespaces.
 //!
 //! ```text
 //!   warden ─ fork ─► mover: joins the cgroup, enters P ─ clone(CLONE_PARENT) ─► exec wool-vmm, still root
 //!                                                                                 │ opens /dev/kvm
-//!                                                                                 │ network, IPC, UTS: the place's
-//!                                                                                 │ mounts: the place's, so an empty root
-//!                                                                                 │ user namespace of its own, uid, no capability
-//!                                                                                 ▼ Landlock, seccomp; only then reads its channel
+//!                                                                                 │ shared network, IPC, UTS
+//!                                                                                 │ shared mounts: an empty root
+//!                                                                                 │ own user namespace, uid, no capability
+//!                                                                                 ▼ Landlock, seccomp; then reads its channel
 //! ```
-//! What is executed is the program beside the warden's own, in the machine's own root: it takes its libraries from there
-//! and shuts itself in before it hears anything from anybody (`vmm::monitor::jail`). No interpreter and no path comes with the
-//! command.
+//! The executed program is the one beside the warden's own, in the machine's own root. It loads its
+//! libraries from there, and confines itself before it reads any input (`vmm::monitor::jail`). The
+//! command names no interpreter and no path.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -31,7 +32,8 @@ use crate::slot::{Kind, Sandbox};
 use crate::spawn::{self, SpawnError, failed};
 use crate::uids::{Allotment, INNER};
 
-/// Behind the standard streams, the channel, the socket that tells of failure, and five namespaces.
+/// Descriptors that stay open: the standard streams, the channel, the socket for errors, and five
+/// namespaces.
 const BEYOND: u32 = 10;
 
 /// The program, beside the warden's own.
@@ -129,7 +131,8 @@ impl Warden {
         Ok((ours, process, stderr))
     }
 
-    /// Runs in the mover; goes on in the monitor-to-be. Returns only with an error, and only in the mover.
+    /// Runs in the mover; goes on in the later monitor. Returns only with an error, and only in the
+    /// mover.
     fn move_in(
         &self,
         group: &Group,
@@ -150,16 +153,17 @@ impl Warden {
         let more = [network, ipc, uts, mount, namespace];
         let arranged =
             spawn::arrange_descriptors(ends.channel, (None, Some(ends.stderr)), ends.tell, &more);
-        // SAFETY: this process executes the monitor or ends, and drops nothing that owns a descriptor.
+        // SAFETY: this process executes the monitor or ends, and drops nothing that owns a
+        // descriptor.
         let (tell, error) = match arranged.and_then(|()| unsafe { close_from(BEYOND) }) {
             Ok(()) => {
                 default_signals();
                 let error =
                     failed("execute wool-vmm")(spawn::exec(std::slice::from_ref(program), &[]));
-                // SAFETY: descriptor 4 is the socket, or closed: then nothing is told.
+                // SAFETY: descriptor 4 is the socket, or closed: then the error is lost.
                 (unsafe { BorrowedFd::borrow_raw(spawn::TELL) }, error)
             }
-            // There may be the worker's socket still.
+            // The worker's socket may still be at that number.
             Err(error) => (ends.tell, failed("arrange descriptors")(error)),
         };
         spawn::report(tell, &error);
@@ -167,7 +171,7 @@ impl Warden {
     }
 }
 
-/// The monitor's ends of what it is born with.
+/// The child's ends of its sockets.
 struct Ends<'a> {
     channel: BorrowedFd<'a>,
     stderr: BorrowedFd<'a>,

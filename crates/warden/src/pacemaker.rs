@@ -1,13 +1,19 @@
 //! Keeps the kernel quick at moving processes into cgroups while sandboxes are being made.
 //!
-//! A move takes `cgroup_threadgroup_rwsem` for writing. The first one after a quiet while waits for a grace period of RCU
-//! (`rcu_sync_enter`, 8–20 ms here) and the next ones do not (5–20 µs), until a grace period has passed with no move. A
-//! zygote that waits so in a fork makes calls wait: one cold call in a hundred took 10–40 ms. So a small process moves
-//! itself to where it is already, every millisecond for as long as the warden says that work goes on, and sleeps
-//! otherwise. It is a real-time process, because an ordinary one is late on a busy machine, and then its own move waits. Measured by
-//! hand in three paired runs of 1900 cold calls, one at a time, the slowest hundredth took 8.6–10.2 ms with that, a move a millisecond
-//! and two fillers of the pool of spares, and 11.2–13.0 with an ordinary process, a move every four and one filler. Mounting the
-//! hierarchy with `favordynmods` would help, too, but changes the whole host until it reboots.
+//! A move takes `cgroup_threadgroup_rwsem` for writing. The first one after a quiet while waits for
+//! a grace period of RCU (`rcu_sync_enter`, 8–20 ms here) and the next ones do not (5–20 µs), until
+//! a grace period has passed with no move. A zygote that waits so in a fork makes calls wait: one
+//! cold call in a hundred took 10–40 ms.
+//!
+//! So a small process moves itself to the group where it is already, every millisecond for as long
+//! as the warden reports work, and sleeps otherwise. It is a real-time process: an ordinary one is
+//! late on a busy machine, and then its own move waits.
+//!
+//! Measured by hand in three paired runs of 1900 cold calls, one at a time: the slowest hundredth
+//! took 8.6–10.2 ms with a real-time process, a move each millisecond and two fillers of the pool
+//! of spares. It took 11.2–13.0 ms with an ordinary process, a move every four milliseconds and one
+//! filler. Mounting the hierarchy with `favordynmods` would help too, but changes the whole host
+//! until it reboots.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -29,10 +35,10 @@ use crate::uids;
 /// Much shorter than a grace period, which takes several milliseconds.
 const BETWEEN_MOVES: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
-/// Longest pause between two calls of a busy worker that is bridged.
+/// How long the process goes on after the last sign of work: it bridges pauses between two calls.
 const LASTS: Duration = Duration::from_millis(30);
 
-/// What the process needs, generously.
+/// Limits of the process, generous.
 const LIMITS: Limits = Limits {
     memory_bytes: 64 << 20,
     shown_bytes: 64 << 20,
@@ -42,11 +48,11 @@ const LIMITS: Limits = Limits {
     cpu: Cpu::UNLIMITED,
 };
 
-/// Where it finds its two descriptors.
+/// The number of its first descriptor in the process.
 const BEATS: i32 = 0;
 const PROCS: i32 = 1;
 
-/// The process, as the warden sees it. It ends when this is dropped.
+/// The process, as the warden sees it. Dropping this ends it.
 #[derive(Debug)]
 pub(crate) struct Pacemaker {
     beats: OwnedFd,
@@ -54,7 +60,7 @@ pub(crate) struct Pacemaker {
 }
 
 impl Pacemaker {
-    /// Starts the process, in a cgroup of its own. None where there are no cgroups to move into.
+    /// Starts the process, in a cgroup of its own. None where there are no cgroups.
     ///
     /// # Errors
     /// As `mkdir(2)` in the hierarchies and `fork(2)`.
@@ -70,10 +76,10 @@ impl Pacemaker {
         Ok(Some(Self { beats, last: None }))
     }
 
-    /// Says that work goes on.
+    /// Reports that sandboxes are being made.
     pub(crate) fn beat(&mut self) {
         if self.last.is_none_or(|last| last.elapsed() > LASTS / 2) {
-            // Full or closed: it beats already, or is gone, and then moves are slow now and then.
+            // Full: it is at work already. Closed: it is gone, and moves are slow now and then.
             let _ = rustix::io::write(&self.beats, b"b");
             self.last = Some(Instant::now());
         }
@@ -87,10 +93,10 @@ fn become_pacemaker(
     procs: &OwnedFd,
 ) -> io::Result<()> {
     cgroups.enter(group)?;
-    // Either number may be taken, also by the other.
+    // Either number may be taken, also by the other descriptor.
     let listen = rustix::io::fcntl_dupfd_cloexec(listen, PROCS + 1)?;
     let procs = rustix::io::fcntl_dupfd_cloexec(procs, PROCS + 1)?;
-    // SAFETY: nobody uses what stands at this number: this process goes on with these two only.
+    // SAFETY: no code uses what is at this number: this process goes on with these two only.
     unsafe { libc::dup2(listen.as_raw_fd(), BEATS) };
     // SAFETY: as above.
     unsafe { libc::dup2(procs.as_raw_fd(), PROCS) };
@@ -110,8 +116,9 @@ fn become_pacemaker(
     keep_pace(listen, procs)
 }
 
-/// Before all ordinary processes: it needs some microseconds each time, and comes too late for nothing on a busy machine.
-/// Where the kernel allows no real-time process (`sched_setscheduler(2)`: a cgroup without a share for them), it goes without.
+/// Gives the process priority over all ordinary ones: it needs some microseconds each time, and
+/// must not be late on a busy machine. Where the kernel refuses (`sched_setscheduler(2)`: a cgroup
+/// without real-time share) it stays an ordinary process.
 fn be_on_time() {
     let priority = libc::sched_param { sched_priority: 1 };
     let class = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
@@ -119,7 +126,7 @@ fn be_on_time() {
     unsafe { libc::sched_setscheduler(0, class, &raw const priority) };
 }
 
-/// Returns when the warden is gone.
+/// Moves at intervals until the warden is gone.
 fn keep_pace(listen: BorrowedFd<'_>, procs: BorrowedFd<'_>) -> io::Result<()> {
     let mut until = Instant::now();
     loop {

@@ -1,11 +1,14 @@
-//! The place where all sandboxes live: namespaces that hold nothing.
+//! The namespaces that all sandboxes of a warden share. They are empty.
 //!
-//! - P, a PID namespace whose pid 1 is ours: it waits for the warden's end, has no capability and a uid of its own. Orphans
-//!   become its children and are reaped by the kernel. When it dies, everything in P dies. Before Linux 6.15, where a
-//!   pidfd does not tell how a process ended, it reaps them itself and tells the warden through a pipe.
-//! - M, a mount namespace with one empty read-only tmpfs. It belongs to the initial user namespace: a zygote that
-//!   enters a slot's user namespace, unshares and walks back finds an empty directory and not the host's root.
-//! - an empty network namespace with loopback down, whose `/proc/<pid>/net` nobody here can read, an IPC and a UTS namespace.
+//! - P, a PID namespace whose pid 1 is ours: it waits for the warden's end, has no capability and a
+//!   uid of its own. Orphans become its children and are reaped by the kernel. When it dies,
+//!   everything in P dies. Before Linux 6.15, where a pidfd does not tell how a process ended, it
+//!   reaps them itself and reports to the warden through a pipe.
+//! - M, a mount namespace with one empty read-only tmpfs. It belongs to the initial user namespace:
+//!   a zygote that enters a slot's user namespace, unshares and walks back finds an empty directory
+//!   and not the host's root.
+//! - an empty network namespace with loopback down, whose `/proc/<pid>/net` is unreadable inside;
+//!   an IPC and a UTS namespace.
 
 use std::fs::File;
 use std::io;
@@ -27,13 +30,13 @@ use crate::protocol::Network;
 use crate::root::Root;
 use crate::uids;
 
-/// Where pid 1 keeps its end of the pipe that tells that it lives; below it is [`DEAD`].
+/// The number of pid 1's end of the pipe that shows that it lives; below it is [`DEAD`].
 const HELD: i32 = DEAD + 1;
 
-/// Where pid 1 has a pidfd of the warden.
+/// The number of the warden's pidfd in pid 1.
 const WARDEN: i32 = HELD + 1;
 
-/// Why the place could not be made.
+/// The step at which the namespaces could not be made.
 #[derive(Debug, Error)]
 #[error("make the sandboxes' place: {step}")]
 pub struct PlaceError {
@@ -45,7 +48,7 @@ fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> PlaceError 
     move |source| PlaceError { step, source: source.into() }
 }
 
-/// See the module's own words. Dropping it ends every sandbox.
+/// The shared namespaces. Dropping this ends every sandbox.
 #[derive(Debug)]
 pub struct Place {
     pid_one: PidFd,
@@ -62,8 +65,10 @@ pub struct Place {
 }
 
 impl Place {
-    /// Makes it. `empty` is a directory to mount the empty file system on, in the child's own mount namespace; opened in
-    /// the caller's, where nothing is mounted. The caller's working directory is then `/`. `reap` has pid 1 tell how processes ended: for kernels that do not.
+    /// Makes the namespaces. The empty file system is mounted on the directory `empty` in the
+    /// child's own mount namespace; in the caller's, where `empty` was opened, nothing is mounted.
+    /// The caller's working directory becomes `/`. With `reap` pid 1 reports deaths: for kernels
+    /// that do not.
     ///
     /// # Errors
     /// When the caller lacks a privilege or the host a namespace.
@@ -80,9 +85,10 @@ impl Place {
         .filter(|(defence, _)| isolation.has(*defence))
         .fold(libc::CLONE_NEWPID | libc::CLONE_NEWUTS | libc::SIGCHLD, |all, (_, one)| all | one);
         let warden = PidFd::open(getpid().as_raw_pid()).map_err(step("open the warden"))?;
-        // With a mount namespace the child gets its own copy of the working directory. By a path it could become another.
+        // With a mount namespace the child gets its own copy of the working directory. Its path
+        // could by then name another directory.
         fchdir(&empty).map_err(step("enter the empty directory"))?;
-        // SAFETY: a fork of a process with one thread: the child may go on with anything.
+        // SAFETY: a fork of a process with one thread: the child may run any code.
         let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
         if pid < 0 {
             return Err(step("clone")(io::Error::last_os_error()));
@@ -112,12 +118,12 @@ impl Place {
         })
     }
 
-    /// What pid 1 tells of how processes ended that were orphaned in P, where it does.
+    /// The reports of pid 1 about processes that were orphaned in P, where it makes them.
     pub(crate) fn deaths(&mut self) -> Option<&mut Deaths> {
         self.deaths.as_mut()
     }
 
-    /// The number in P of a process, where pid 1 will tell how it ended.
+    /// The number in P of a process, where pid 1 will report its death.
     #[must_use]
     pub fn number_inside(&self, pid: i32) -> Option<i32> {
         self.deaths.as_ref()?;
@@ -128,8 +134,8 @@ impl Place {
 
     /// Whether pid 1 lives; if not, nothing can be started here any more.
     ///
-    /// Its pidfd would tell too late: a dying pid 1 waits for all of its namespace, and what a version 1 freezer holds
-    /// does not die. Its descriptors are closed before that.
+    /// Its pidfd would tell too late: a dying pid 1 waits for all processes of its namespace, and
+    /// those in a version 1 freezer do not die. Its descriptors are closed before that.
     #[must_use]
     pub fn alive(&self) -> bool {
         let mut fds = [PollFd::from_borrowed_fd(self.held.as_fd(), PollFlags::empty())];
@@ -137,7 +143,7 @@ impl Place {
         !fds[0].revents().contains(PollFlags::HUP)
     }
 
-    /// Has the kernel kill everybody here. Those who are frozen (version 1) die when they are thawed.
+    /// Lets the kernel kill all processes here. Frozen ones (version 1) die when they are thawed.
     pub(crate) fn end(&self) {
         let _ = self.pid_one.kill();
     }
@@ -148,8 +154,8 @@ impl Place {
         rustix::fs::fstat(&self.network).map_or(true, |ours| ours.st_ino == inode)
     }
 
-    /// Whether the process has a PID namespace of its own below P. One that lives in P itself would get a `/proc` with
-    /// everybody's processes.
+    /// Whether the process has a PID namespace of its own below P. A process in P itself would get
+    /// a `/proc` with the processes of every sandbox.
     #[must_use]
     pub fn holds_apart(&self, pid: i32) -> bool {
         let ours = rustix::fs::fstat(&self.pid);
@@ -157,13 +163,13 @@ impl Place {
         ours.is_ok_and(|ours| theirs.is_ok_and(|theirs| theirs.st_ino != ours.st_ino))
     }
 
-    /// Runs in a child of the warden, in its cgroup: moves it into the place, apart from the namespaces that are to be
-    /// its own, and into `root`. Processes that it makes from now on are in P.
+    /// Runs in a child of the warden, in its cgroup: moves it into the shared namespaces, except
+    /// for the kinds in `own`, and into `root`. Processes that it makes from now on are in P.
     ///
     /// # Errors
     /// As `setns(2)`, `unshare(2)`, `pivot_root(2)`.
     pub fn enter(&self, root: &Root, own: Namespaces, network: Network) -> io::Result<()> {
-        // The mount namespace last: it takes the working directory and root along.
+        // The mount namespace last: it replaces the working directory and root.
         for (fd, kind, shared) in [
             (&self.pid, LinkNameSpaceType::ProcessID, true),
             (
@@ -172,7 +178,7 @@ impl Place {
                 network != Network::Host && !own.has(Namespaces::NETWORK),
             ),
             (&self.ipc, LinkNameSpaceType::InterProcessCommunication, !own.has(Namespaces::IPC)),
-            // A new one has the host name of the one before.
+            // A new UTS namespace has the host name of the one before.
             (&self.uts, LinkNameSpaceType::HostNameAndNISDomainName, true),
             (&self.mount, LinkNameSpaceType::Mount, !own.has(Namespaces::MOUNT)),
         ] {
@@ -181,7 +187,7 @@ impl Place {
             }
         }
         if own.has(Namespaces::MOUNT) {
-            // Before the new namespace is there: it has its own copy of the working directory.
+            // Before the new namespace is made: it has its own copy of the working directory.
             fchdir(if root.hangs() { root.as_fd() } else { self.empty.as_fd() })?;
         }
         unshare(own.bits())?;
@@ -203,7 +209,7 @@ impl Place {
         Ok(move_into_link_name_space(self.pid.as_fd(), Some(LinkNameSpaceType::ProcessID))?)
     }
 
-    /// The namespaces of the place that a process enters by itself, the mount namespace last.
+    /// The shared namespaces that a process enters by itself, the mount namespace last.
     pub(crate) fn namespaces(&self) -> [BorrowedFd<'_>; 4] {
         [&self.network, &self.ipc, &self.uts, &self.mount].map(AsFd::as_fd)
     }
@@ -212,14 +218,14 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.end();
-        // With pid 1 go all that are in P, among them the warden's other children; the kernel has it wait for all of these
-        // to be reaped, so it is the last. At most two seconds: nobody else reaps what is left behind in a container
-        // without an init of its own.
+        // With pid 1 all processes in P die, among them children of the warden; the kernel lets pid
+        // 1 wait for these to be reaped, so it is the last. At most two seconds: in a container
+        // without an init nothing else reaps the rest.
         for _ in 0..1000 {
             let ended = !self.pid_one.alive();
             // SAFETY: no status is asked for.
             match unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } {
-                // Who is still there is not in P: the guardian.
+                // A child that is still there is not in P: the guardian.
                 0 if ended => return,
                 0 => std::thread::sleep(std::time::Duration::from_millis(2)),
                 -1 => return,
@@ -229,8 +235,9 @@ impl Drop for Place {
     }
 }
 
-/// Runs in a child of the warden, in a mount namespace of its own that is a copy of the warden's: makes `root` all
-/// that there is. The working directory is where it hangs, or else where it may.
+/// Runs in a child of the warden, in a mount namespace that is a copy of the warden's: makes `root`
+/// its whole content. The working directory is the mount point of a root that has one, or else one
+/// for it.
 fn pivot(root: &Root) -> io::Result<()> {
     if !root.hangs() {
         let tree = Tree::from(root.as_fd().try_clone_to_owned()?);
@@ -242,8 +249,9 @@ fn pivot(root: &Root) -> io::Result<()> {
 
 /// Runs in the child that becomes pid 1 of P, until the warden has ended.
 ///
-/// A parent-death signal (`prctl(2)`) would not tell that for certain. The kernel sends it in the name of the dying parent, and
-/// drops it where that may not signal the child: the warden has no capability while it opens a file as a zygote's user.
+/// A parent-death signal (`prctl(2)`) would be unreliable. The kernel sends it in the name of the
+/// dying parent, and drops it where that may not signal the child: the warden has no capability
+/// while it opens a file as a zygote's user.
 fn be_pid_one(ready: &OwnedFd, dead: Option<&OwnedFd>, warden: &PidFd, isolation: Isolation) -> ! {
     let prepared = (|| -> io::Result<()> {
         if isolation.has(Defence::HiddenSockets) && isolation.has(Defence::NetworkNamespace) {
@@ -258,7 +266,8 @@ fn be_pid_one(ready: &OwnedFd, dead: Option<&OwnedFd>, warden: &PidFd, isolation
         rustix::system::sethostname(b"sandbox")?;
         rustix::io::write(ready, b"r")?;
         if let Some(dead) = dead {
-            // SAFETY: nobody uses what stands at this number: of what it inherited this process uses nothing else.
+            // SAFETY: no code uses what is at this number: this process uses nothing else of what
+            // it inherited.
             unsafe { libc::dup2(dead.as_raw_fd(), DEAD) };
         }
         // SAFETY: as above.
@@ -287,14 +296,15 @@ fn be_pid_one(ready: &OwnedFd, dead: Option<&OwnedFd>, warden: &PidFd, isolation
     exit_now(prepared.is_err().into())
 }
 
-/// Waits for the end of a pidfd's process. False when something else has interrupted that.
+/// Waits for the end of a pidfd's process. False when the wait was interrupted.
 fn has_ended(process: BorrowedFd<'_>) -> bool {
     let mut fds = [PollFd::from_borrowed_fd(process, PollFlags::IN)];
     poll(&mut fds, None) == Ok(1)
 }
 
-/// Makes what `/proc/<pid>/net` says of the caller's network namespace, and of no other, root's to read. Sandboxes share that
-/// namespace, and would see each other's sockets by name there: `subset=pid` leaves that directory in.
+/// Lets only root read `/proc/<pid>/net` of the caller's network namespace. Sandboxes share that
+/// namespace, and would see each other's sockets by name there: `subset=pid` does not hide that
+/// directory.
 fn hide_sockets() -> io::Result<()> {
     for entry in std::fs::read_dir("/proc/self/net")? {
         let path = entry?.path();
@@ -303,7 +313,8 @@ fn hide_sockets() -> io::Result<()> {
     Ok(())
 }
 
-/// Makes an empty file system all that there is, mounted at the working directory: that is the namespace's own.
+/// Mounts an empty file system at the working directory and makes it the whole content of the
+/// namespace.
 fn mount_nothing() -> io::Result<()> {
     use rustix::mount::{MountPropagationFlags, mount_change};
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
@@ -314,7 +325,7 @@ fn mount_nothing() -> io::Result<()> {
     leave_all_but_here()
 }
 
-/// Makes the mount at the working directory the namespace's root, and takes off everything else.
+/// Makes the mount at the working directory the namespace's root, and detaches all other mounts.
 fn leave_all_but_here() -> io::Result<()> {
     pivot_root(".", ".")?;
     rustix::mount::unmount(".", rustix::mount::UnmountFlags::DETACH)?;
@@ -336,7 +347,7 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let (read, write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
             let empty = std::fs::File::open(dir.path()).unwrap().into();
-            // SAFETY: the child makes a place as the warden does, and never returns.
+            // SAFETY: the child makes namespaces as the warden does, and never returns.
             let pid = unsafe { libc::fork() };
             if pid == 0 {
                 let place = Place::new(empty, reap, Isolation::default());

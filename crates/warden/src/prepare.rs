@@ -1,11 +1,12 @@
-//! Making: an interpreter from nothing, and slots for forks.
+//! Making sandboxes: an interpreter from nothing, and slots for forks.
 //!
 //! ```text
 //!   start:    uid ─► root ─► cgroup ─► channel ─► spawn
 //!   prepare:  ids, user namespace ─► root (where mounts come late, or for a zygote) ─► cgroup ─► channel
 //! ```
-//! A step that fails gives back what the earlier ones took. Once a process runs, it goes as every other sandbox does, by
-//! [`Warden::release`]: what it holds is given to nobody else before it is dead.
+//! A step that fails gives back what the earlier ones took. Once a process runs, it is released
+//! like every other sandbox, by [`Warden::release`]: what it holds is given out again only after
+//! its death.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -68,8 +69,8 @@ impl Warden {
         self.show_or_release(name, sandbox, ours)
     }
 
-    /// Takes in a sandbox whose process runs, and shows it to the worker. Known from here on: whatever fails next, it is
-    /// destroyed as any other, and what it holds is given back.
+    /// Records a sandbox whose process runs, and answers the worker. Whatever fails from here on,
+    /// it is destroyed like any other, and what it holds is given back.
     pub(crate) fn show_or_release(&mut self, name: u64, sandbox: Sandbox, ours: Ours) -> Answered {
         self.sandboxes.insert(name, sandbox);
         let shown = self.show(name, ours);
@@ -79,7 +80,7 @@ impl Warden {
         shown
     }
 
-    /// What the worker gets of a sandbox that has started, and what is done to it once its process is there.
+    /// The worker's part of a started sandbox, and the steps that need its process.
     fn show(&self, name: u64, Ours { channel, output }: Ours) -> Answered {
         let sandbox = self.sandboxes.get(&name).ok_or(Refused::Wrong("no such sandbox"))?;
         let process = sandbox.process.as_ref().ok_or(Refused::Wrong("it has no process"))?;
@@ -133,7 +134,7 @@ impl Warden {
         let (channel, process, stderr) = match started {
             Ok(started) => started,
             Err(refused) => {
-                // Nobody has come of it, or it has been waited for.
+                // No process has come of it, or it has been waited for.
                 self.cgroups.kill(&group);
                 self.cgroups.remove(&group);
                 return Err(refused);
@@ -162,7 +163,7 @@ impl Warden {
         Ok((sandbox, Ours { channel, output }))
     }
 
-    /// The group's files, for `holder` to move its own processes there and nobody else's.
+    /// The group's files, by which `holder` can move its own processes there and no others.
     fn cgroup_files(&self, group: &Group, holder: u32) -> Result<cgroup::Files, Refused> {
         let opener = if self.host.isolation.has(Defence::CgroupCredentials) { holder } else { 0 };
         self.cgroups.files(group, opener).map_err(kernel("open cgroup"))
@@ -208,9 +209,10 @@ impl Warden {
             self.furnish(name, parent, holder, packages, limits, idle.clone())
         });
         if made.is_err() {
-            // Nobody has held the uids yet.
+            // No process has held the uids yet.
             self.give_back(allotment, Some(zygote));
-            // Its zygote may have put something there, which goes with the zygote then: behind the others meanwhile.
+            // Its zygote may have put a process there, and must end first: for now the cgroup goes
+            // behind the others.
             if let Some(group) = idle
                 && !self.cgroups.remove(&group)
                 && let Some(own) = self.sandboxes.get_mut(&zygote).and_then(Sandbox::as_zygote_mut)
@@ -221,8 +223,8 @@ impl Warden {
         made
     }
 
-    /// A zygote has the processors that it was given while it imports. From its first slot on it only forks, for functions
-    /// that have limits of their own, and what it forks begins where it is itself.
+    /// A zygote has its own processor limit while it imports. From its first slot on it only forks,
+    /// for functions with limits of their own, and its forks begin where it is itself.
     fn forks_at_full_speed(&mut self, zygote: u64) -> Result<(), Refused> {
         let found = self.find(zygote)?;
         let group = found.group.clone();
@@ -232,7 +234,7 @@ impl Warden {
         self.cgroups.unlimit_cpu(&group).map_err(kernel("free a zygote's processors"))
     }
 
-    /// What a fork needs beyond its ids: root, channel, cgroup. `idle` is an earlier slot's.
+    /// Makes what a fork needs beyond its ids: root, channel, cgroup. `idle` is an earlier slot's.
     fn furnish(
         &mut self,
         name: u64,
@@ -250,7 +252,7 @@ impl Warden {
         } else {
             None
         };
-        // Before the cgroup, so that nothing but what concerns it itself can fail once there is one.
+        // Before the cgroup: once there is one, only steps about the cgroup itself can fail.
         let mut fds = Vec::new();
         if let Some(root) = &root {
             fds.push(root.as_fd().try_clone_to_owned().map_err(kernel("share root"))?);
@@ -290,7 +292,7 @@ impl Warden {
         fds.extend(rest);
         let kind = if derive {
             let block = Block::new(ids.uid, ids.count);
-            // Not the root's pipe: whoever lands there as a zygote says nothing beside its channel.
+            // Not the root's pipe: a derived zygote writes only to its channel.
             Kind::Zygote(Zygote::new(Some(namespace), block, FileId::default()))
         } else {
             Kind::Instance
@@ -332,7 +334,7 @@ impl Warden {
     }
 }
 
-/// What is to be started from nothing: an instance, when it has code.
+/// What to start from nothing: an instance if it has code, otherwise a zygote.
 pub(crate) struct Interpreter<'a> {
     pub(crate) python: Python,
     pub(crate) packages: Option<&'a str>,
@@ -341,10 +343,10 @@ pub(crate) struct Interpreter<'a> {
     pub(crate) limits: Limits,
 }
 
-/// The worker's ends of what leads to a sandbox.
+/// The worker's ends of a sandbox's sockets and pipes.
 pub(crate) struct Ours {
     pub(crate) channel: OwnedFd,
-    /// Where what an instance writes is read.
+    /// The reading end of an instance's output.
     pub(crate) output: Option<OwnedFd>,
 }
 
@@ -357,7 +359,7 @@ struct Origin {
     group: Group,
 }
 
-/// Who is to land in a slot: a derived zygote, or an instance.
+/// The process for which a slot is made: a derived zygote, or an instance.
 struct Holder {
     ids: Ids,
     namespace: OwnedFd,
@@ -366,9 +368,9 @@ struct Holder {
 
 /// The ids of a slot.
 struct Ids {
-    /// First one, in the initial namespace.
+    /// First id, in the initial namespace.
     uid: u32,
-    /// The same in the zygote's namespace.
+    /// The same id in the zygote's namespace.
     outside: u32,
     count: u32,
     allotment: Allotment,
@@ -421,8 +423,8 @@ fn channel(kind: SocketType) -> Result<(OwnedFd, OwnedFd), Refused> {
         .map_err(kernel("make channel"))
 }
 
-/// What an instance's descriptors 1 and 2 are to be: the end at which the worker reads, and theirs. The pipe is its own, so that
-/// it may open it by its name in `/proc` as well.
+/// A pipe for an instance's descriptors 1 and 2: the worker's end, and the instance's. The pipe
+/// belongs to the instance's uid, so that it can also open it by its name in `/proc`.
 fn output_pipe(uid: u32) -> Result<(OwnedFd, OwnedFd), Refused> {
     let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC).map_err(kernel("make output"))?;
     fchown(&theirs, Some(Uid::from_raw(uid)), Some(Gid::from_raw(uid)))

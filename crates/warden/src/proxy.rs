@@ -1,11 +1,12 @@
-//! The proxy of sandboxes that may reach something: started here because only the warden can give a process a uid of its own.
+//! The proxy of sandboxes' outgoing connections. The warden starts it because only it can give a
+//! process a uid of its own.
 //!
 //! ```text
 //!   warden ─ fork ─► joins a cgroup ─► exec wool-egress, still root ─► uid, no capability, Landlock, seccomp; only then
 //!                                                                      reads its control socket, which the worker has
 //! ```
-//! It is in the host's network, and in none of the sandboxes' namespaces. What is executed is the program beside the
-//! warden's own; no path comes with the command.
+//! It is in the host's network, and in none of the sandboxes' namespaces. The executed program is
+//! the one beside the warden's own; the command names no path.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -25,7 +26,7 @@ use crate::spawn::{self, failed};
 /// The program, beside the warden's own.
 const PROGRAM: &str = "wool-egress";
 
-/// What it needs for thousands of connections.
+/// Limits that suffice for thousands of connections.
 const LIMITS: Limits = Limits {
     memory_bytes: 512 << 20,
     shown_bytes: 512 << 20,
@@ -35,11 +36,11 @@ const LIMITS: Limits = Limits {
     cpu: Cpu::UNLIMITED,
 };
 
-/// One, and those that are about to end.
+/// The current proxy, and those that are about to end.
 const MOST: usize = 4;
 
 impl Warden {
-    /// See [`Command::Proxy`](crate::protocol::Command::Proxy).
+    /// Carries out [`Command::Proxy`](crate::protocol::Command::Proxy).
     pub(crate) fn start_proxy(&mut self) -> Answered {
         self.proxies.reap();
         if self.proxies.children.len() >= MOST {
@@ -73,10 +74,10 @@ impl Warden {
                     let environment = [c"PATH=/usr/bin:/bin".to_owned()];
                     let error =
                         failed("execute wool-egress")(spawn::exec(&[program], &environment));
-                    // SAFETY: descriptor 4 is the socket, or closed: then nothing is told.
+                    // SAFETY: descriptor 4 is the socket, or closed: then the error is lost.
                     (unsafe { BorrowedFd::borrow_raw(spawn::TELL) }, error)
                 }
-                // There may be the worker's socket still.
+                // The worker's socket may still be at that number.
                 Err(error) => (tell.as_fd(), failed("arrange the proxy")(error)),
             };
             spawn::report(tell, &error);
@@ -101,15 +102,16 @@ impl Warden {
         self.cgroups.enter(group)?;
         confine::leave_session(self.host.isolation);
         die_with_parent()?;
-        // What it says goes where the warden's own words go.
+        // Its log goes where the warden's goes.
         let words = std::io::stderr();
         spawn::arrange_descriptors(control, (None, Some(words.as_fd())), tell, &[])?;
-        // SAFETY: this process executes the proxy or ends, and drops nothing that owns a descriptor.
+        // SAFETY: this process executes the proxy or ends, and drops nothing that owns a
+        // descriptor.
         unsafe { close_from(5) }
     }
 }
 
-/// Those that run, one but for the moment after one has died. They end when this is dropped.
+/// The running proxies: one, except for the moment after one has died. Dropping this ends them.
 #[derive(Debug, Default)]
 pub(crate) struct Proxies {
     children: Vec<i32>,
@@ -117,10 +119,10 @@ pub(crate) struct Proxies {
 }
 
 impl Proxies {
-    /// Waits for those that have ended: nobody else does.
+    /// Reaps proxies that have ended.
     pub(crate) fn reap(&mut self) {
         self.children.retain(|child| {
-            // SAFETY: a child of ours that was not waited for; no status is asked for.
+            // SAFETY: an unreaped child of this process; no status is asked for.
             unsafe { libc::waitpid(*child, std::ptr::null_mut(), libc::WNOHANG) == 0 }
         });
     }
@@ -129,7 +131,7 @@ impl Proxies {
 impl Drop for Proxies {
     fn drop(&mut self) {
         for child in self.children.drain(..) {
-            // SAFETY: a child of ours that was not waited for: the number is no other's.
+            // SAFETY: an unreaped child of this process: the number is no other's.
             unsafe { libc::kill(child, libc::SIGKILL) };
             reap(child);
         }

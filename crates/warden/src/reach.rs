@@ -1,16 +1,17 @@
-//! A network of an instance's own, and what is put there: nothing but loopback, on which the addresses of an allow-list are
-//! local and somebody else listens.
+//! An instance's own network, and how it is filled: nothing but loopback, on which the addresses of
+//! an allow-list are local. The proxy listens there.
 //!
 //! ```text
 //!   landed (in a network namespace that its landing made) ─► Reach ─► enter it ─► routes ─► listen ─► go back
 //!                                                                                             │ sockets
 //!   in there:  connect(192.0.2.7:5432) ─► local, listened on ─────────────────────────────────┴─► the proxy's accept()
-//!              connect(192.0.2.7:22)   ─► local, nobody listens: ECONNREFUSED
+//!              connect(192.0.2.7:22)   ─► local, no listener: ECONNREFUSED
 //!              connect(10.0.0.1:5432)  ─► no route: ENETUNREACH
 //! ```
-//! No packet leaves that namespace, which has no other device and no way to get one: who is in it has no capability over
-//! it. A package in its zygote had every one while the fork landed, and is refused what makes devices (`filter/network.rs`);
-//! what it leaves there is seen by its own forks alone. What goes outside is decided and done by the proxy, which got the listening sockets, in its own namespace.
+//! No packet leaves that namespace. It has no other device, and the instance has no capability to
+//! make one. A package in its zygote had every capability over it while the fork landed, but is
+//! refused the calls that make devices (`filter/network.rs`); only its own forks see what it leaves
+//! there. The proxy got the listening sockets, and decides and connects in its own namespace.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -26,17 +27,17 @@ use crate::protocol::{Answer, MOST_NETWORKS, MOST_PORTS, Network};
 use crate::serve::{Answered, Refused, Warden, kernel};
 use crate::slot::Filled;
 
-/// Where names are asked for: where a resolver asks that was told of no server (resolv.conf(5)).
+/// Where a resolver sends lookups if no server is configured (resolv.conf(5)).
 const NAMES: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 53);
 
-/// Bytes that the kernel buffers each way, before it doubles them (socket(7)).
+/// Size of the kernel's buffer each way, in bytes, before it doubles it (socket(7)).
 const BUFFER: usize = 128 << 10;
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 
 impl Warden {
-    /// See [`Command::Reach`](crate::protocol::Command::Reach).
+    /// Carries out [`Command::Reach`](crate::protocol::Command::Reach).
     pub(crate) fn reach(
         &mut self,
         name: u64,
@@ -51,18 +52,19 @@ impl Warden {
         if sandbox.network != Network::Egress || sandbox.reaches.is_some() {
             return Err(Refused::Wrong("the sandbox's network is not to be filled"));
         }
-        let process = sandbox.process.as_ref().ok_or(Refused::Wrong("nobody has landed"))?;
+        let process = sandbox.process.as_ref().ok_or(Refused::Wrong("no process has landed"))?;
         let pid = process.identity().ok_or(Refused::Gone)?.pid;
         let namespace = std::fs::File::open(format!("/proc/{pid}/ns/net"));
-        // The pidfd keeps the number from naming another process: it still lived after the look. One that is dead has no
-        // network any more.
+        // The pidfd keeps the number from naming another process: the process still lived after the
+        // look. A dead one has no network any more.
         if !process.alive() {
             return Err(Refused::Gone);
         }
         let namespace = namespace.map_err(kernel("open the sandbox's network"))?;
         let stat = rustix::fs::fstat(&namespace).map_err(kernel("name the sandbox's network"))?;
         let inode = stat.st_ino;
-        // A zygote may have left out the step: then it would be filled for everybody who is there.
+        // A zygote may have left out the step: then the network would be filled for all sandboxes
+        // in it.
         if self.host.isolation.has(Defence::CheckNetwork) && !self.is_nobodys(inode)? {
             return Err(Refused::Wrong("the process has no network of its own"));
         }
@@ -72,7 +74,8 @@ impl Warden {
         Ok((Answer::Done, sockets))
     }
 
-    /// Whether a network is neither ours nor the place's, and has not been filled for another sandbox.
+    /// Whether a network is neither the warden's nor the shared one, and has not been filled for
+    /// another sandbox.
     fn is_nobodys(&self, inode: u64) -> Result<bool, Refused> {
         let ours = rustix::fs::stat("/proc/self/ns/net").map_err(kernel("name our own network"))?;
         let is_it = |filled: &Filled| filled.inode == inode;
@@ -85,7 +88,7 @@ impl Warden {
 fn fill(networks: &[(IpAddr, u8)], ports: &[u16], names: bool) -> io::Result<Vec<OwnedFd>> {
     for (address, prefix) in networks {
         match sys::network::make_local(*address, *prefix) {
-            // A host without IPv6 reaches nobody there either.
+            // A host without IPv6 reaches no IPv6 address outside either.
             Err(error) if address.is_ipv6() && lacks_ipv6(&error) => {}
             made => made?,
         }
@@ -102,12 +105,12 @@ fn fill(networks: &[(IpAddr, u8)], ports: &[u16], names: bool) -> io::Result<Vec
     Ok(sockets)
 }
 
-/// Switched off in the kernel, or on the device.
+/// IPv6 is off in the kernel, or on the device.
 fn lacks_ipv6(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EAFNOSUPPORT | libc::EACCES))
 }
 
-/// At every address, of both kinds where the host has both.
+/// Listens at every address, of both kinds where the host has both.
 fn listen_on(port: u16) -> io::Result<OwnedFd> {
     let both = || -> io::Result<OwnedFd> {
         let socket = made(AddressFamily::INET6, SocketType::STREAM)?;
@@ -120,8 +123,8 @@ fn listen_on(port: u16) -> io::Result<OwnedFd> {
         bind(&socket, &SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port))?;
         Ok(socket)
     })?;
-    // What is accepted has them, too, and the kernel does not let them grow: a peer that reads slowly would otherwise fill megabytes,
-    // which cgroups of version 1 charge to nobody.
+    // Accepted sockets inherit the sizes, and the kernel does not grow them. Otherwise a peer that
+    // reads slowly would fill megabytes, which cgroups of version 1 charge to no group.
     set_socket_recv_buffer_size(&socket, BUFFER)?;
     set_socket_send_buffer_size(&socket, BUFFER)?;
     listen(&socket, BACKLOG)?;

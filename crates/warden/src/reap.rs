@@ -1,4 +1,4 @@
-//! The end of sandboxes, a piece at a time.
+//! Taking sandboxes apart, one piece at a time.
 //!
 //! ```text
 //!   release: thaw, kill ─► dying ─► dead? ─► (a zygote) children gone? ─► scratch empty? ─► cgroups back to the zygote, or
@@ -6,7 +6,7 @@
 //!                            │         │            │ brings it back           │
 //!                            └─────────┴────────────┴──────────────────────────┘
 //! ```
-//! A zygote's scratch only after its children: they may have mapped files of it.
+//! A zygote's scratch is emptied after its children's end: they may have mapped files of it.
 
 use std::os::fd::AsFd;
 use std::time::Instant;
@@ -23,19 +23,20 @@ use crate::serve::Warden;
 use crate::slot::{Kind, Sandbox};
 use crate::uids::Allotment;
 
-/// Idle cgroups that a zygote keeps for its next slots, and the warden for what no zygote forks.
+/// Maximum number of idle cgroups that a zygote keeps for its next slots, and the warden for
+/// instances that no zygote forked.
 const IDLE_GROUPS: usize = 64;
-/// And so many when nobody asks for any.
+/// The same after a second without a request.
 const KEPT_GROUPS: usize = 8;
 
-/// What a dead slot may leave for the kernel to subtract when it has time, before anybody looks twice.
+/// What a dead slot may hold without a second look: the kernel subtracts it when it has time.
 const UNSEEN: Held = Held { memory: 64 << 10, kernel: 256 << 10 };
-/// So much of it a zygote may hold, of all its slots together. What the kernel has remembered for a handler is among its own, and goes
-/// on when that is dead.
+/// What a zygote may hold of all its dead slots together. Memory that the kernel keeps for a
+/// handler is charged to it, and is freed after the handler's death.
 const MOST_HELD: Held = Held { memory: 32 << 20, kernel: 256 << 20 };
 
 impl Warden {
-    /// Takes it from the worker's sight and begins to kill it.
+    /// Removes a sandbox from the worker's sight and begins to kill it.
     pub(crate) fn release(&mut self, name: u64) {
         let Some(sandbox) = self.sandboxes.get_mut(&name) else {
             return;
@@ -44,12 +45,14 @@ impl Warden {
             return;
         }
         sandbox.dying = true;
-        // A frozen process would not die (version 1); an instance's pid 1 takes everything in its namespace along.
+        // A frozen process would not die (version 1); the death of an instance's pid 1 ends all of
+        // its namespace.
         self.cgroups.thaw(&sandbox.group);
         if let Some(process) = &sandbox.process {
             let _ = process.kill();
         }
-        // What lives in a slot's cgroup beside that is its zygote's, and must be seen alive: see `hold_intruders_to_account`.
+        // Other processes in a slot's cgroup are its zygote's, and must be seen alive: see
+        // `hold_intruders_to_account`.
         let ends_alone = matches!(sandbox.kind, Kind::Instance)
             && sandbox.process.is_some()
             && self.host.isolation.has(Defence::PidNamespace);
@@ -61,7 +64,7 @@ impl Warden {
         self.dying.push_back(name);
     }
 
-    /// Takes apart one dying sandbox, as far as it is dead; whether that was the end of it.
+    /// Takes one dying sandbox apart as far as possible. Returns whether it is gone.
     pub(crate) fn reap_one(&mut self) -> bool {
         let Some(name) = self.dying.pop_front() else {
             return false;
@@ -82,13 +85,13 @@ impl Warden {
         }
         if sandbox.child {
             if let Some(pid) = sandbox.process.as_ref().and_then(PidFd::child_number) {
-                // SAFETY: a child of ours that has ended; no status is asked for.
+                // SAFETY: a child of this process that has ended; no status is asked for.
                 unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) };
             }
             sandbox.child = false;
         }
         if sandbox.as_zygote().is_some_and(|zygote| zygote.children > 0) {
-            // Its last child brings it back here. What it has left running in its own cgroups ends now: it may have
+            // Its last child brings it back here. Processes in its own cgroups end now: it may have
             // kept descriptors of cgroups that were given back, and put processes there.
             let mut quiet = true;
             for group in sandbox.groups().filter(|group| !self.cgroups.empty(group)) {
@@ -97,7 +100,7 @@ impl Warden {
             }
             return quiet;
         }
-        // Before its cgroup is looked at: what is in its scratch is charged there.
+        // Before its cgroup is examined: the content of its scratch is charged there.
         if !self.empty_scratch(name) {
             return false;
         }
@@ -132,7 +135,7 @@ impl Warden {
             return false;
         }
         if !kept && !self.cgroups.remove(&group) {
-            // Something in it still dies; a slot's process may not even be known.
+            // A process in it still dies; a slot's process may not even be known.
             self.cgroups.kill(&group);
             return false;
         }
@@ -148,8 +151,9 @@ impl Warden {
         true
     }
 
-    /// Takes back what a dead sandbox has written, and lets go of its root and its standard error; false where it is to be tried again. Of what no zygote was
-    /// to fork, nobody has ever had a descriptor.
+    /// Empties a dead sandbox's scratch, and closes its root and its standard error; false where it
+    /// must be tried again. No process ever had a descriptor of a root that no zygote was to fork
+    /// into.
     fn empty_scratch(&mut self, name: u64) -> bool {
         let Some(sandbox) = self.sandboxes.get_mut(&name) else {
             return true;
@@ -161,7 +165,8 @@ impl Warden {
             if !sandbox.scratch.is_held(Instant::now()) {
                 return false;
             }
-            // Files without a name, or others again and again: it is no honest one, and what it holds goes with it.
+            // Files without a name, or new ones again and again: the zygote is not honest, and all
+            // it holds goes with it.
             self.release(zygote);
         }
         if let Some(sandbox) = self.sandboxes.get_mut(&name) {
@@ -171,8 +176,9 @@ impl Warden {
         true
     }
 
-    /// Ends a zygote of which something else lives in a dead slot's cgroup: with that slot's limit, and that of the next, it
-    /// would take as much as there are slots. Whatever a slot's process had forked itself ended with it.
+    /// Ends a zygote that has another process in a dead slot's cgroup: with that slot's limit, and
+    /// the next one's, it would take as much as there are slots. Processes that the slot's own
+    /// process had forked ended with it.
     fn hold_intruders_to_account(&mut self, zygote: Option<u64>, group: &Group) {
         let Some(zygote) = zygote else { return };
         let alone = self.host.isolation.has(Defence::PidNamespace);
@@ -181,9 +187,9 @@ impl Warden {
         }
     }
 
-    /// Ends a zygote that holds much of what its dead slots have taken: memory that it has mapped together with who wrote there, or
-    /// been handed, and what is in sockets and pipes. Nobody else can have it, and with the slot's cgroup goes the last that
-    /// bounds it. False where it is to be looked at again.
+    /// Ends a zygote that holds much memory of its dead slots: shared mappings, descriptors, or the
+    /// content of sockets and pipes. No other process can hold it, and nothing bounds it once the
+    /// slot's cgroup is gone. False where it must be tried again.
     fn hold_to_account(&mut self, name: u64, zygote: Option<u64>, group: &Group) -> bool {
         let Some(zygote) = zygote else { return true };
         if !self.host.isolation.has(Defence::OwnScratch) || !self.cgroups.empty(group) {
@@ -194,7 +200,7 @@ impl Warden {
         if sandbox.counted {
             return true;
         }
-        // What has just gone may not be subtracted yet.
+        // The kernel may not have subtracted the latest yet.
         let seen = held.memory > UNSEEN.memory || held.kernel > UNSEEN.kernel;
         if seen && !sandbox.held.is_held(Instant::now()) {
             return false;
@@ -212,7 +218,7 @@ impl Warden {
         true
     }
 
-    /// Gives ids back to whom they came from: nobody may hold them any more.
+    /// Gives ids back to their block: no process may hold them any more.
     pub(crate) fn give_back(&mut self, allotment: Allotment, zygote: Option<u64>) {
         let parent = zygote.and_then(|name| self.sandboxes.get_mut(&name));
         let block = parent.and_then(Sandbox::as_zygote_mut).map(|zygote| &mut zygote.ids);
@@ -238,15 +244,15 @@ impl Warden {
         }
     }
 
-    /// Gives half of the idle cgroups back that are more than a few: a burst has left them, and each is some descriptors here and
-    /// memory of the kernel's. After a second in which nobody asked for anything.
+    /// Gives back half of the idle cgroups beyond a few. A burst has left them, and each takes some
+    /// descriptors and kernel memory. Called after a second without a request.
     pub(crate) fn thin_out(&mut self) {
         let zygotes = self.sandboxes.values_mut().filter_map(Sandbox::as_zygote_mut);
         let pools = zygotes.map(|zygote| &mut zygote.idle_groups);
         for pool in pools.chain(std::iter::once(&mut self.idle_groups)) {
             for _ in 0..pool.len().saturating_sub(KEPT_GROUPS).div_ceil(2) {
                 let Some(group) = pool.pop() else { break };
-                // Its zygote has put something there: then it goes with that.
+                // Its zygote has put a process there: then it goes with the zygote.
                 if !self.cgroups.remove(&group) {
                     pool.insert(0, group);
                 }
@@ -254,13 +260,13 @@ impl Warden {
         }
     }
 
-    /// Keeps an instance's cgroup for the next one of the same zygote, or for the next that no zygote forks, if all of
-    /// them may still be used.
+    /// Keeps an instance's cgroup for the next one of the same zygote, or for the next that no
+    /// zygote forks, if all of its hierarchies can be reused.
     fn keep_group(&mut self, zygote: Option<u64>, group: &Group, cpu: Cpu) -> bool {
         if self.host.isolation.cgroups == Supply::Fresh || !self.cgroups.reusable(group) {
             return false;
         }
-        // Here and not at the next start: whoever has no such limit pays for none.
+        // Here and not at the next start: a sandbox without such a limit must not pay for it.
         if cpu != Cpu::UNLIMITED && self.cgroups.unlimit_cpu(group).is_err() {
             return false;
         }
@@ -284,7 +290,7 @@ impl Warden {
 }
 
 impl Drop for Warden {
-    /// All at once, and nobody is waited for in turn.
+    /// Kills all at once, without waiting for each.
     fn drop(&mut self) {
         self.place.end();
         self.cgroups.clear();

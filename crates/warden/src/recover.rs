@@ -1,8 +1,9 @@
-//! Cleaning up what an earlier warden left: it may have been killed at any point.
+//! Cleaning up after an earlier warden, which may have been killed at any point.
 //!
-//! Its processes died with its place; what the kernel keeps are cgroups, frozen processes in them on version 1, and
-//! nothing else: mounts were in its own namespace or detached, ids and namespaces end with their users. The cgroups'
-//! directory has a name that belongs to the state directory, and one worker holds that at a time.
+//! Its processes died with its PID namespace. The kernel keeps cgroups, with frozen processes on
+//! version 1, and nothing else: mounts were in its own namespace or detached, ids and namespaces
+//! end with their users. The name of the cgroups' directory belongs to the state directory, which
+//! one worker holds at a time.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -18,16 +19,19 @@ pub use crate::state_directory::cgroup_name;
 use crate::state_directory::{StateDirectory, StateError};
 use crate::uids::Share;
 
-/// How long a warden may take to its end.
+/// How long another warden may take to its end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits until no other warden works on the state directory, and keeps others waiting for as long as the value lives. One
-/// whose worker was killed may still be removing its sandboxes, by names that the next one gives to its own.
+/// Waits until no other warden works on the state directory, and makes others wait for as long as
+/// the value lives. A warden whose worker was killed may still be removing its sandboxes, whose
+/// numbers the next one uses again.
 ///
-/// The lock is on `run`, which only the worker's user can open: anybody can lock what he can open, were it only to read.
+/// The lock is on `run`, which only the worker's user can open: any user who can open a file, even
+/// for reading, can lock it.
 ///
 /// # Errors
-/// When the directory is not there, or not the state directory's owner's; EWOULDBLOCK when the other does not come to its end.
+/// When the directory does not exist, or has another owner than the state directory; EWOULDBLOCK
+/// when the other warden does not end.
 pub fn await_turn(state: &StateDirectory) -> Result<OwnedFd, StateError> {
     let directory = state.readable_directory("run")?;
     let deadline = Instant::now() + PATIENCE;
@@ -47,13 +51,13 @@ pub fn await_turn(state: &StateDirectory) -> Result<OwnedFd, StateError> {
     }
 }
 
-/// Clears what is left from before and makes our directory anew.
+/// Clears what is left from before and makes the warden's directory anew.
 #[must_use]
 pub fn fresh_cgroups(name: &str, isolation: Isolation) -> Cgroups {
     clear(name);
     let mut cgroups = Cgroups::detect(name);
     if isolation.has(Defence::ProcessorGroup) {
-        // Where there is none, `wool doctor` and deploys say that processors are not limited.
+        // Without one, `wool doctor` and deploys report that processors are not limited.
         let _ = cgroups.weigh_together();
     }
     cgroups.leave_room(sys::probe::processes());
@@ -66,7 +70,7 @@ pub fn clear(name: &str) {
     Share::clear();
 }
 
-/// Whether anything is left of a state directory's warden, as far as anybody can see.
+/// Whether anything visible is left of a state directory's warden.
 #[must_use]
 pub fn is_anything_left(state: &Path) -> bool {
     cgroup_name(state).is_ok_and(|name| !cgroup::left_by(&name).is_empty())

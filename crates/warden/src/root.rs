@@ -1,4 +1,4 @@
-//! The root of one sandbox: a detached tree of mounts, or one that hangs in the warden's mount table.
+//! The root of one sandbox: a detached tree of mounts, or one in the warden's mount table.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,7 +9,8 @@ use sys::mount::Tree;
 
 use crate::stages::Stages;
 
-/// Dropping it takes it off the mount table, where it hangs, and is safe while processes still run inside.
+/// The root of one sandbox. Dropping it detaches it from the mount table, if it is attached, and is
+/// safe while processes still run inside.
 #[derive(Debug)]
 pub struct Root {
     fd: OwnedFd,
@@ -17,7 +18,7 @@ pub struct Root {
 }
 
 impl Root {
-    /// Attaches `tree` at a directory of that name, which is made for it and goes with it.
+    /// Attaches `tree` at a new directory of that name, which is removed with the root.
     ///
     /// # Errors
     /// As `mkdir(2)`, `move_mount(2)`.
@@ -30,7 +31,7 @@ impl Root {
         Ok(Self { fd, place: Some(place) })
     }
 
-    /// Whether it hangs in a mount table.
+    /// Whether it is attached in a mount table.
     #[must_use]
     pub(crate) fn hangs(&self) -> bool {
         self.place.is_some()
@@ -52,14 +53,14 @@ impl AsFd for Root {
 #[derive(Debug)]
 struct Place {
     path: PathBuf,
-    /// The path is good for as long as these are.
+    /// Keeps the path valid.
     _stages: Stages,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let _ = unmount(&self.path, UnmountFlags::DETACH);
-        // Never what is in it: should mounts be left, these would be layers.
+        // Never the content: mounts that are left would be layers.
         let _ = std::fs::remove_dir(&self.path);
     }
 }

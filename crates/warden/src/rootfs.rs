@@ -1,4 +1,5 @@
-//! Root file systems: a template per Python, cloned for every sandbox, completed with the sandbox's own layers.
+//! Root file systems: a template per Python, cloned for every sandbox, completed with the sandbox's
+//! own layers.
 //!
 //! ```text
 //!   /               base      read-only            ┐
@@ -7,18 +8,20 @@
 //!   /proc           links     read-only, shared    ┘
 //!   /opt/python     packages  read-only            ┐
 //!   /var/task       code      read-only            │ per sandbox
-//!   /sys            what it sees of processors and memory (`view`)
+//!   /sys            view of processors and memory (`view`)
 //!   /tmp, /dev/shm  tmpfs of the sandbox's uid     │
 //!   /etc/resolv.conf  in the host's network: its   │
 //!   /proc           its own processes, where known ┘
 //! ```
 //!
-//! Three ways. **Detached** (Linux ≥ 6.15): the template is a detached tree, its clones are detached trees, and mounts
-//! are attached to a clone even while a process lives in it. 7 µs a clone, nothing enters any mount table. **Staged**
-//! (before that): the template is attached in the warden's private mount namespace; a sandbox's mounts are attached
-//! onto it, the whole is cloned, and they are taken off again. The clone is then complete and must be known before the
-//! fork. **Bind** (an isolation for measurements): the template is attached as when staged; each sandbox's clone of it is
-//! attached as well, at a directory of its own, and so grows the warden's mount table for as long as the sandbox lives.
+//! Three ways. **Detached** (Linux ≥ 6.15): the template is a detached tree, its clones are
+//! detached trees, and mounts are attached to a clone even while a process lives in it. 7 µs a
+//! clone, nothing enters any mount table. **Staged** (before that): the template is attached in the
+//! warden's private mount namespace; a sandbox's mounts are attached onto it, the whole is cloned,
+//! and they are detached again. The clone is then complete and must be known before the fork.
+//! **Bind** (an isolation for measurements): the template is attached as when staged; each
+//! sandbox's clone of it is attached as well, at a directory of its own, and so grows the warden's
+//! mount table for as long as the sandbox lives.
 
 use std::collections::HashMap;
 use std::io;
@@ -39,26 +42,27 @@ use crate::scratch::{common_scratch, own_scratch};
 use crate::stages::Stages;
 use crate::view::{self, Views};
 
-/// Which servers for names there are, relative to a root.
+/// The resolver's configuration, relative to a root.
 const RESOLVER: &str = "etc/resolv.conf";
 
 /// Why a root file system could not be made.
 #[derive(Debug, Error)]
 pub enum RootError {
-    /// A layer is not there, its name leaves the layers' directory, or it is somebody else's.
+    /// A layer does not exist, its name leads out of the layers' directory, or it has another
+    /// owner.
     #[error("open layer {layer}")]
     Layer {
-        /// Which.
+        /// Path of the layer.
         layer: String,
-        /// Why.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A mount could not be made.
     #[error("{step}")]
     Mount {
-        /// Which.
+        /// The step that failed.
         step: &'static str,
-        /// Why.
+        /// The kernel's error.
         source: io::Error,
     },
 }
@@ -77,18 +81,18 @@ fn mounting(step: &'static str) -> impl FnOnce(io::Error) -> RootError {
     move |source| RootError::Mount { step, source }
 }
 
-/// What a sandbox's root has beyond the template.
+/// The content of a sandbox's root beyond the template.
 #[derive(Clone, Copy, Debug)]
 pub struct Contents<'a> {
-    /// `/opt/python`
+    /// Layer of `/opt/python`.
     pub packages: Option<&'a str>,
-    /// `/var/task`
+    /// Layer of `/var/task`.
     pub code: Option<&'a str>,
     /// Owner of the scratch file systems.
     pub uid: u32,
-    /// Whose resolver `/etc/resolv.conf` names.
+    /// Network that `/etc/resolv.conf` is for.
     pub network: Network,
-    /// Their sizes.
+    /// Limits: sizes of the scratch file systems.
     pub limits: Limits,
 }
 
@@ -96,7 +100,7 @@ fn owner(dir: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(rustix::fs::fstat(dir)?.st_uid)
 }
 
-/// Whether a directory that is held open is in no other any more.
+/// Whether an open directory has been removed.
 fn is_removed(dir: BorrowedFd<'_>) -> bool {
     rustix::fs::fstat(dir).is_ok_and(|data| data.st_nlink == 0)
 }
@@ -105,28 +109,30 @@ fn is_removed(dir: BorrowedFd<'_>) -> bool {
 struct Template {
     tree: OwnedFd,
     guest: OwnedFd,
-    /// Where it is attached, when staged.
+    /// The mount point of the template, when staged.
     stage: Option<PathBuf>,
 }
 
-/// All templates, and where layers are.
+/// All templates, and the directory of layers.
 #[derive(Debug)]
 pub struct Roots {
     layers: OwnedFd,
-    /// Whose they are.
+    /// Owner of all layers.
     owner: u32,
     stages: Stages,
     made: u64,
     way: Hang,
     isolation: Isolation,
-    /// What all sandboxes have for scratch where none has its own.
+    /// The scratch of all sandboxes where they have none of their own.
     common: Option<OwnedFd>,
     views: Views,
     templates: HashMap<(String, String), Template>,
 }
 
 impl Roots {
-    /// `layers` is the directory of layers and `stages` one to mount on, both opened in the warden's own mount namespace. Where the kernel cannot attach to detached trees, [`Hang::Detached`] becomes [`Hang::Staged`].
+    /// `layers` is the directory of layers and `stages` one to mount on, both opened in the
+    /// warden's own mount namespace. Where the kernel cannot attach to detached trees,
+    /// [`Hang::Detached`] becomes [`Hang::Staged`].
     ///
     /// # Errors
     /// When nothing can be mounted at all.
@@ -139,8 +145,9 @@ impl Roots {
             Hang::Detached if !can_attach_to_detached() => Hang::Staged,
             other => other,
         };
-        // Directories to mount on go with the warden, however it ends. Its alone: a hostile zygote uses a slot's
-        // capabilities to leave its chroot, and where the root hangs in the mount table would climb on to the host's.
+        // Mount points go with the warden, however it ends. Only the warden may enter: a hostile
+        // zygote can use a slot's capabilities to leave its chroot, and where roots are in the
+        // mount table would climb on to the host's.
         let mode = if isolation.has(Defence::PrivateStages) { "0700" } else { "0755" };
         let stages = Stages::over(stages, mode).map_err(mounting("mount the stages"))?;
         let common = match isolation.has(Defence::OwnScratch) {
@@ -159,8 +166,8 @@ impl Roots {
         self.way != Hang::Staged
     }
 
-    /// A new root. Where mounts may come late, `contents` may be completed later ([`Roots::complete`]); else it must be
-    /// all there.
+    /// A new root. Where mounts may come late, `contents` may be completed later
+    /// ([`Roots::complete`]); otherwise it must be complete.
     ///
     /// # Errors
     /// When a layer is missing or a mount fails.
@@ -188,8 +195,8 @@ impl Roots {
         Ok(root)
     }
 
-    /// Attaches layers to a root that is in use, and another view where it had one for other limits (`before`). Only where
-    /// [`Roots::late`].
+    /// Attaches layers to a root that is in use, and a new view if its limits were others before
+    /// (`before`). Only where [`Roots::late`].
     ///
     /// # Errors
     /// When a layer is missing or a mount fails.
@@ -207,10 +214,10 @@ impl Roots {
         view.attach(root, "sys").map_err(mounting("attach /sys"))
     }
 
-    /// A layer as a tree that hangs nowhere, for who sees no path of this machine.
+    /// A layer as a detached tree, for a process that sees no path of this machine.
     ///
     /// # Errors
-    /// When there is none of this name.
+    /// When there is no layer of this name.
     pub fn open(&self, layer: &str) -> Result<OwnedFd, RootError> {
         self.layer(layer).map(Tree::into_fd)
     }
@@ -238,14 +245,15 @@ impl Roots {
             .and_then(|()| self.attach_own(template, contents, view));
         let cloned =
             attached.and_then(|()| Tree::clone_of(template, true).map_err(mounting("clone stage")));
-        // Taken off whatever happened: the stage must be as it was.
+        // Detached in any case: the stage must be as it was.
         for path in ["var/task", "opt/python", "dev/shm", "tmp", "sys", RESOLVER] {
             let _ = unmount(stage.join(path), UnmountFlags::DETACH);
         }
         Ok(Root::from(cloned?))
     }
 
-    /// What it has from its beginning: a view, scratch, and in the host's network the host's resolver.
+    /// Attaches what each root has from its beginning: a view, scratch, and in the host's network
+    /// the host's resolver.
     fn attach_own(
         &self,
         root: BorrowedFd<'_>,
@@ -265,7 +273,7 @@ impl Roots {
     }
 
     fn attach_resolver(&self, root: BorrowedFd<'_>) -> io::Result<()> {
-        // Wherever it leads: the host's own service for names may keep it.
+        // The link may lead anywhere: the host's name service may keep the file elsewhere.
         let path = Path::new("/").join(RESOLVER);
         let file = match rustix::fs::open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
             // A resolver then asks the host itself (resolv.conf(5)), and the base's file says so.
@@ -285,7 +293,7 @@ impl Roots {
             {
                 return Ok(());
             }
-            // Another may be where it was.
+            // Another base may be at its path now.
             Some(Template { stage: Some(stage), .. }) => {
                 let _ = unmount(stage, UnmountFlags::DETACH);
             }
@@ -327,8 +335,9 @@ impl Roots {
         Ok(())
     }
 
-    /// A layer as a read-only tree. Resolved beneath the layers' directory, through no link of any kind, and of that
-    /// directory's owner: an account can rename what somebody else keeps closed in a directory of its own.
+    /// A layer as a read-only tree. Resolved beneath the layers' directory, through no link of any
+    /// kind, and with that directory's owner: an account can rename what another user keeps in one
+    /// of its directories.
     fn layer(&self, name: &str) -> Result<Tree, RootError> {
         let failed = |source: io::Error| RootError::Layer { layer: name.to_owned(), source };
         let resolve = match self.isolation.has(Defence::LayersBeneath) {
@@ -351,8 +360,8 @@ impl Roots {
     }
 }
 
-/// Attaches `/proc` with the processes of the sandbox's own PID namespace to its root, while it runs. Only where
-/// [`Roots::late`].
+/// Attaches `/proc` with the processes of the sandbox's own PID namespace to its root, while it
+/// runs. Only where [`Roots::late`].
 ///
 /// # Errors
 /// Before Linux 6.17, and when the sandbox is gone.
@@ -369,7 +378,8 @@ pub fn attach_proc(root: BorrowedFd<'_>, process: &PidFd, isolation: Isolation) 
     proc.attach(root, "proc")
 }
 
-/// Mounts the same at the caller's own `/proc`, in its own mount namespace: before any other program runs there.
+/// Mounts the same at the caller's own `/proc`, in its own mount namespace: before any other
+/// program runs there.
 ///
 /// # Errors
 /// As `fsmount(2)`, `move_mount(2)`.
@@ -403,7 +413,7 @@ fn devices() -> io::Result<Tree> {
     for (name, minor) in [("null", 3), ("zero", 5), ("full", 7), ("random", 8), ("urandom", 9)] {
         let mode = Mode::from_raw_mode(0o666);
         mknodat(&tree, name, FileType::CharacterDevice, mode, makedev(1, minor))?;
-        // Beside the mode asked for, the caller's umask has had its say.
+        // The caller's umask has changed the requested mode.
         rustix::fs::chmodat(&tree, name, mode, rustix::fs::AtFlags::empty())?;
     }
     mkdirat(&tree, "shm", Mode::from_raw_mode(0o755))?;

@@ -1,4 +1,4 @@
-//! What a sandbox may write: `/tmp` and `/dev/shm`, each a tmpfs with limits.
+//! Writable directories of a sandbox: `/tmp` and `/dev/shm`, each a tmpfs with limits.
 
 use std::ffi::CStr;
 use std::io;
@@ -10,8 +10,9 @@ use sys::mount::{Tree, resize_tmpfs};
 use crate::protocol::Limits;
 use crate::stages::Stages;
 
-/// What all sandboxes have where none has its own. Attached, because before Linux 6.15 what is attached nowhere cannot be cloned. Without the sticky bit, which would have the
-/// kernel guard links.
+/// The scratch that all sandboxes share where none has its own. Attached, because before Linux 6.15
+/// a detached tree cannot be cloned. Without the sticky bit, with which the kernel would restrict
+/// following links.
 pub(crate) fn common_scratch(stages: &Stages) -> io::Result<OwnedFd> {
     let at = stages.path("scratch");
     std::fs::create_dir(&at)?;
@@ -19,7 +20,7 @@ pub(crate) fn common_scratch(stages: &Stages) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(&at, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// One sandbox's `/tmp` or `/dev/shm`: nobody else's to look into.
+/// One sandbox's `/tmp` or `/dev/shm`, which no other user can enter.
 pub(crate) fn own_scratch(uid: u32, limits: Limits) -> io::Result<Tree> {
     let id = uid.to_string();
     let options: [(&CStr, &str); 5] = [
@@ -35,7 +36,7 @@ pub(crate) fn own_scratch(uid: u32, limits: Limits) -> io::Result<Tree> {
 /// Changes the size of the scratch file systems of a root in use.
 ///
 /// # Errors
-/// EINVAL when they hold more than that already.
+/// EINVAL when they hold more than the new size.
 pub(crate) fn resize_scratch(root: BorrowedFd<'_>, limits: Limits) -> io::Result<()> {
     resize_tmpfs(root, "tmp", limits.scratch_bytes, limits.scratch_inodes)?;
     resize_tmpfs(root, "dev/shm", limits.scratch_bytes, limits.scratch_inodes)

@@ -1,7 +1,7 @@
-//! One command at a time, from the worker's socket to the kernel and back.
+//! The warden's loop: one command at a time, from the worker's socket to the kernel and back.
 //!
-//! Commands come first; what was released is taken apart one piece at a time when nobody waits, and between commands when
-//! more has been released than was taken apart.
+//! Commands come first. Released sandboxes are taken apart one piece at a time when no command
+//! waits, and also between commands when too many have gathered.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -28,22 +28,24 @@ use crate::spawn::SpawnError;
 use crate::uids::Uids;
 use crate::view::MAX_VIEWS;
 
-/// Sandboxes that the warden knows at most.
+/// Maximum number of sandboxes that the warden knows.
 const MOST_SANDBOXES: u64 = 16_000;
 
-/// Released sandboxes that wait until there is nothing else to do. Each holds descriptors, memory and a cgroup that the next
-/// could have: without a bound, a worker under load that keeps nothing runs out of descriptors within seconds.
+/// Released sandboxes that wait until there is nothing else to do. Each holds descriptors, memory
+/// and a cgroup that the next could have: without a bound, a worker under load that keeps nothing
+/// runs out of descriptors within seconds.
 const MAY_WAIT: usize = 32;
 
-/// Descriptors that a sandbox takes here: its root and process, five files of its cgroup where that is one in three hierarchies, and a
-/// derived zygote's namespace or a root zygote's pipe.
+/// Descriptors of the warden for one sandbox: its root and process, five files of its cgroup (where
+/// there are three hierarchies), and a derived zygote's namespace or a root zygote's pipe.
 const FOR_A_SANDBOX: u64 = 8;
 
-/// Descriptors that the warden needs itself, for its views, for what it makes ahead, and to make one sandbox.
+/// Descriptors for the warden itself, its views, what it makes ahead, and the making of one
+/// sandbox.
 const FOR_ITSELF: u64 = 64 + (MAX_VIEWS + AHEAD) as u64;
 
-/// Milliseconds without a command after which a namespace is made ahead: longer than an interpreter takes to start, which wants
-/// the processors.
+/// Milliseconds without a command after which a namespace is made ahead. Longer than an interpreter
+/// takes to start, which needs the processors.
 const REST: i64 = 12;
 
 /// Why a command was not carried out.
@@ -51,7 +53,7 @@ const REST: i64 = 12;
 pub(crate) enum Refused {
     #[error("{0}")]
     Wrong(&'static str),
-    /// Told as `ESRCH`: whoever killed it, the next one may live.
+    /// The process has died. Reported as `ESRCH`: the cause may not concern the next one.
     #[error("the process is gone")]
     Gone,
     #[error("{step}")]
@@ -86,7 +88,7 @@ pub(crate) type Answered = Result<(Answer, Vec<OwnedFd>), Refused>;
 #[derive(Debug)]
 pub struct Warden {
     pub(crate) proxies: Proxies,
-    /// Before the place, which waits for all of the warden's children.
+    /// Dropped before the namespaces, which wait for all of the warden's children.
     pub(crate) pacemaker: Option<Pacemaker>,
     pub(crate) place: Place,
     pub(crate) roots: Roots,
@@ -102,7 +104,8 @@ pub struct Warden {
 }
 
 impl Warden {
-    /// Puts it together; `roots` are those of the isolation, `descriptors` how many this process may have.
+    /// The warden's state before the first command; `roots` are those of the isolation,
+    /// `descriptors` is this process's limit.
     #[must_use]
     pub fn new(
         place: Place,
@@ -150,7 +153,7 @@ impl Warden {
         let mut packet = vec![0; MAX_PACKET];
         let mut reaped = false;
         loop {
-            // What could not be taken apart has not quite ended.
+            // Sandboxes that could not be taken apart have not quite ended.
             let wait = match (reaped, self.dying.is_empty(), self.identities.lacks()) {
                 (true, ..) => 0,
                 (false, false, _) => 2,
@@ -179,7 +182,7 @@ impl Warden {
                 let bytes = serde_json::to_vec(&answer).map_err(io::Error::other)?;
                 let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
                 match scm::send(worker, &bytes, &borrowed, true) {
-                    // The worker went, with answers unread (ECONNRESET) or none.
+                    // The worker has gone: with unread answers (ECONNRESET) or without.
                     Err(error)
                         if matches!(error.raw_os_error(), Some(libc::EPIPE | libc::ECONNRESET)) =>
                     {
@@ -278,14 +281,14 @@ impl Warden {
             return Err(Refused::Wrong("the name is taken"));
         }
         if self.sandboxes.len() as u64 >= self.host.sandboxes {
-            // As the kernel would have said: the worker then gives some up.
+            // The kernel's own error for this: the worker then evicts.
             let source = io::Error::from_raw_os_error(libc::EMFILE);
             return Err(Refused::Kernel { step: "take one more sandbox", source });
         }
         Ok(())
     }
 
-    /// Attaches `/proc` to an instance's root, where it has not mounted its own.
+    /// Attaches `/proc` to an instance's root, unless it has mounted its own.
     pub(crate) fn show_processes(&self, root: &Root, process: &PidFd) -> Result<(), Refused> {
         if self.host.proc && self.host.isolation.forks() {
             attach_proc(root.as_fd(), process, self.host.isolation)
@@ -294,7 +297,7 @@ impl Warden {
         Ok(())
     }
 
-    /// Limits the processors of a sandbox whose process is there, if its limits say so.
+    /// Limits the processors of a sandbox whose process exists, if its limits say so.
     pub(crate) fn limit_cpu(&self, group: &Group, cpu: Cpu) -> Result<(), Refused> {
         if cpu == Cpu::UNLIMITED {
             return Ok(());
@@ -302,7 +305,8 @@ impl Warden {
         self.cgroups.limit_cpu(group, cpu).map_err(kernel("limit processors"))
     }
 
-    /// Bounds by its memory what the kernel buffers for a sandbox that may have connections.
+    /// Limits the kernel's socket buffers of a sandbox that may have connections by its memory
+    /// limit.
     pub(crate) fn limit_sockets(
         &self,
         group: &Group,

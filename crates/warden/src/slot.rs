@@ -1,12 +1,12 @@
-//! What the warden knows of each sandbox, and the rules of when something may be used again.
+//! The warden's record of each sandbox, and the rules for reusing what a sandbox held.
 //!
 //! ```text
 //!   Start ───────────────────────────────► running ─┐
 //!   Prepare ─► prepared ── Landed ───────► running ─┤
 //!                 └──────────── Release ────────────┴─► dying ─► gone: cgroup back to its zygote or removed
 //! ```
-//! A zygote's entry stays after its own death until everything that it forked is gone too: only then do its kernel
-//! uids and cgroups become free, because whoever it forked may hold on to them through it.
+//! A zygote's record stays after its own death until all its forks are gone too: only then do its
+//! kernel uids and cgroups become free, because its forks may still hold them.
 
 use std::os::fd::OwnedFd;
 
@@ -23,52 +23,52 @@ use crate::uids::{Allotment, Block};
 pub struct Sandbox {
     /// Zygote or instance.
     pub kind: Kind,
-    /// Kernel uid.
+    /// The sandbox's kernel uid.
     pub uid: u32,
-    /// Where that comes from, with a zygote's others.
+    /// The block or range from which its ids were taken.
     pub allotment: Allotment,
-    /// Its cgroup.
+    /// The sandbox's cgroup.
     pub group: Group,
-    /// Its root; none in an instance's slot before `Place` with early mounts.
+    /// The root; none in an instance's slot before `Place` with early mounts.
     pub root: Option<Root>,
-    /// What it runs.
+    /// Its interpreter and base.
     pub python: Python,
-    /// Which network it is in.
+    /// The network of the sandbox.
     pub network: Network,
     /// Its own network, once [`Command::Reach`](crate::protocol::Command::Reach) has filled it.
     pub reaches: Option<Filled>,
     /// Limits in force.
     pub limits: Limits,
-    /// Its main process, once known.
+    /// The main process, once known.
     pub process: Option<PidFd>,
-    /// Its number in P, where pid 1 is to tell how it ended.
+    /// Its number in P, where pid 1 is to report its death.
     pub inside: Option<i32>,
-    /// Who forked it, or will.
+    /// The zygote that forked it, or will.
     pub zygote: Option<u64>,
-    /// The pipe that is its standard error, of what is no instance: an instance's is the worker's.
+    /// The reading end of its standard error. None for an instance: the worker has that end.
     pub stderr: Option<OwnedFd>,
     /// The main process is the warden's own child, to be waited for.
     pub child: bool,
-    /// Release was asked for.
+    /// Whether release was asked for.
     pub dying: bool,
-    /// How far what it wrote is taken back, once it is dead.
+    /// How far its scratch has been emptied, once it is dead.
     pub scratch: Remains,
-    /// The same of what somebody else holds of it.
+    /// The same for its memory that other processes hold.
     pub held: Remains,
-    /// That is counted among what its zygote holds.
+    /// Whether that memory is counted among what its zygote holds.
     pub counted: bool,
 }
 
 /// A network that was filled for one sandbox.
 #[derive(Debug)]
 pub struct Filled {
-    /// Names it, for as long as it is held.
+    /// The inode number of the namespace, unique while `namespace` is open.
     pub inode: u64,
-    /// Holds it: the kernel gives the number of one that is gone to the next.
+    /// Keeps the namespace: the kernel would give its number to a new one.
     pub namespace: OwnedFd,
 }
 
-/// Zygote or instance.
+/// What the sandbox is for.
 #[derive(Debug)]
 pub enum Kind {
     /// It exists to be forked.
@@ -77,24 +77,25 @@ pub enum Kind {
     Instance,
 }
 
-/// What a zygote has beyond other sandboxes.
+/// A zygote's data beyond that of other sandboxes.
 #[derive(Debug)]
 pub struct Zygote {
     /// Its user namespace; none for a root zygote, which is in the initial one.
     pub namespace: Option<OwnedFd>,
-    /// Its own id and those of what it forks.
+    /// Its own id and those of its forks.
     pub ids: Block,
     /// Sandboxes and slots below it that are not yet gone.
     pub children: usize,
     /// Cgroups of earlier slots, ready for its next ones.
     pub idle_groups: Vec<Group>,
-    /// What has outlived whoever took it in its slots.
+    /// Memory that has outlived the sandboxes in its slots.
     pub(crate) held: Held,
-    /// The pipe that is a root zygote's standard error, as `fstat(2)` names it. Of whoever is forked it is none.
+    /// The pipe that is a root zygote's standard error, as `fstat(2)` identifies it. Its forks do
+    /// not have it.
     pub stderr: FileId,
 }
 
-/// Names an open file: its device and inode number.
+/// Identifies an open file: its device and inode number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileId {
     device: u64,
@@ -108,7 +109,7 @@ impl From<&rustix::fs::Stat> for FileId {
 }
 
 impl Zygote {
-    /// One that has forked nothing yet.
+    /// A zygote that has forked nothing yet.
     #[must_use]
     pub fn new(namespace: Option<OwnedFd>, ids: Block, stderr: FileId) -> Self {
         Self { namespace, ids, children: 0, idle_groups: Vec::new(), held: Held::default(), stderr }
@@ -116,13 +117,13 @@ impl Zygote {
 }
 
 impl Sandbox {
-    /// Its cgroup, and a zygote's idle ones: wherever processes of its own may be.
+    /// Its cgroup, and a zygote's idle ones: all in which its processes may be.
     pub fn groups(&self) -> impl Iterator<Item = &Group> {
         let idle = self.as_zygote().map_or(&[][..], |zygote| &zygote.idle_groups);
         std::iter::once(&self.group).chain(idle)
     }
 
-    /// Its zygote part, if it is one.
+    /// The zygote's data, if it is one.
     #[must_use]
     pub fn as_zygote(&self) -> Option<&Zygote> {
         match &self.kind {
@@ -131,7 +132,7 @@ impl Sandbox {
         }
     }
 
-    /// Its zygote part, if it is one.
+    /// The zygote's data, if it is one.
     pub fn as_zygote_mut(&mut self) -> Option<&mut Zygote> {
         match &mut self.kind {
             Kind::Zygote(zygote) => Some(zygote),

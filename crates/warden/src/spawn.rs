@@ -1,19 +1,20 @@
 //! Starting an interpreter from nothing: a root zygote, or an instance without one.
 //!
 //! ```text
-//!   warden ─ fork ─► mover                       joins the cgroups, enters the place and the root
-//!     │                └─ clone(CLONE_PARENT) ─► in P; a zygote: the interpreter-to-be
+//!   warden ─ fork ─► mover                       joins the cgroups, enters the namespaces and the root
+//!     │                └─ clone(CLONE_PARENT) ─► in P; a zygote: the later interpreter
 //!     │ ◄── its pid ────── exits                     └─ an instance: clone(CLONE_PARENT | CLONE_NEWPID), exits
-//!     │ ◄── "I", with the kernel's credentials ────────── interpreter-to-be, in a PID namespace of its own
+//!     │ ◄── "I", with the kernel's credentials ────────── later interpreter, in a PID namespace of its own
 //!     │ ─── a user namespace, where none was ready ─────► │
 //!     │                                              │ limits; an instance: its user namespace
 //!     │                                              │ ids, no capability, no new privileges
 //!     │                                              │ Landlock, seccomp
 //!     │ ◄── close-on-exec socket: step or nothing ── ▼ exec
 //! ```
-//! The second clone is needed because the kernel makes a PID namespace only below the one that the caller itself lives
-//! in (`copy_pid_ns`: else EINVAL), and the mover lives in the host's. All of them are the warden's own children.
-//! Everything is in place before Python is executed. A step that fails is told through the socket.
+//! The second clone is needed because the kernel makes a PID namespace only below the one that the
+//! caller itself lives in (`copy_pid_ns`: else EINVAL), and the mover lives in the host's. All of
+//! them are the warden's own children. Everything is in place before Python is executed. A failed
+//! step is reported through the socket.
 
 use std::ffi::CString;
 use std::io;
@@ -43,61 +44,61 @@ use crate::root::Root;
 use crate::rootfs::mount_proc;
 use crate::uids::INNER;
 
-/// Where the guest finds its channel.
+/// The number of the guest's channel.
 const CHANNEL: i32 = 3;
-/// Where it tells of a step that failed; closed by the exec.
+/// The number of the socket for a failed step; closed by the exec.
 pub(crate) const TELL: i32 = 4;
 
-/// Where its user namespace is, if it has one, until it has entered that.
+/// The number of its user namespace, if it has one, until it has entered that.
 const NAMESPACE: i32 = 5;
 
-/// What is to be started.
+/// Everything needed to start an interpreter.
 #[derive(Debug)]
 pub struct Start<'a> {
     /// Zygote or instance.
     pub role: Role,
     /// The interpreter's path in the root.
     pub interpreter: &'a str,
-    /// The root.
+    /// The root that it runs in.
     pub root: &'a Root,
-    /// How it is walled off.
+    /// The isolation recipe.
     pub isolation: Isolation,
-    /// Which network it is in.
+    /// The network that it is in.
     pub network: Network,
     /// The guest's end of the channel.
     pub channel: BorrowedFd<'a>,
     /// An instance's descriptors 1 and 2.
     pub output: Option<BorrowedFd<'a>>,
-    /// Kernel uid.
+    /// The kernel uid that it runs as.
     pub uid: u32,
-    /// Its user namespace.
+    /// The user namespace that it enters.
     pub namespace: &'a UserNamespace,
-    /// Where it is charged.
+    /// The cgroup that it is charged to.
     pub group: &'a Group,
-    /// Its filter.
+    /// The system-call filter.
     pub filter: &'a Program,
 }
 
-/// The user namespace of a sandbox that is started from nothing. In one of its own, an instance's uid
-/// is [`INNER`], as a fork's is.
+/// The user namespace of a sandbox that is started from nothing. In one of its own, an instance's
+/// uid is [`INNER`], as a fork's is.
 #[derive(Debug)]
 pub enum UserNamespace {
-    /// The warden's: for a zygote, whose forks get namespaces of their own, and for an instance that
-    /// keeps its capabilities to show what that defence is worth.
+    /// The warden's: for a zygote, whose forks get namespaces of their own, and for an instance
+    /// that keeps its capabilities to show what that defence is worth.
     Initial,
-    /// It was made ahead.
+    /// Made ahead of the start.
     Ready(OwnedFd),
     /// Made with this map during the start.
     Awaited(IdMap),
 }
 
-/// Why it was not.
+/// The step of a start that failed.
 #[derive(Debug, Error)]
 #[error("{step}")]
 pub struct SpawnError {
-    /// Which step failed.
+    /// The name of the step.
     pub step: String,
-    /// Why.
+    /// The error of that step.
     pub source: io::Error,
 }
 
@@ -105,16 +106,16 @@ pub(crate) fn failed(step: &str) -> impl FnOnce(io::Error) -> SpawnError {
     move |source| SpawnError { step: step.to_owned(), source }
 }
 
-/// Nothing was said before the last of them had ended: somebody killed them.
+/// All processes ended without a report: they were killed.
 pub(crate) fn ended_early() -> SpawnError {
     failed("start")(io::Error::from_raw_os_error(libc::ESRCH))
 }
 
-/// Starts it. Returns its process, and, where it has no other output, the end of a pipe with what it writes to its standard
-/// error.
+/// Starts the interpreter. Returns its process, and, where it has no other output, the reading end
+/// of its standard error.
 ///
 /// # Errors
-/// The step that failed, in whichever process.
+/// The step that failed, in any of the processes.
 pub fn start(
     place: &Place,
     cgroups: &Cgroups,
@@ -127,7 +128,7 @@ pub fn start(
     scm::want_credentials(told.as_fd(), true).map_err(failed("ask for credentials"))?;
     let pipe = match what.output {
         Some(_) => None,
-        // Never blocks the interpreter, whoever reads or not.
+        // Never blocks the interpreter, even if no process reads.
         None => Some(
             pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
                 .map_err(|error| failed("pipe")(error.into()))?,
@@ -168,8 +169,8 @@ pub fn start(
     Ok((process, stderr))
 }
 
-/// Makes the namespace that a sandbox waits for, and sends it. On an error the sandbox stops waiting
-/// and ends.
+/// Makes the namespace that a sandbox waits for, and sends it. On an error the sandbox stops
+/// waiting and ends.
 fn send_awaited(namespace: &UserNamespace, told: BorrowedFd<'_>) -> Result<(), SpawnError> {
     let UserNamespace::Awaited(map) = namespace else { return Ok(()) };
     let made = user_namespace(Parent::Initial, map.outside, *map);
@@ -187,27 +188,28 @@ fn send_awaited(namespace: &UserNamespace, told: BorrowedFd<'_>) -> Result<(), S
     sent
 }
 
-/// A child of ours by descriptor. Where there is none to be had, the child has ended when this returns: its uid and its
-/// cgroup go to others.
+/// A pidfd of a child. If there is none to be had, the child is killed and reaped before this
+/// returns: its uid and its cgroup are used again.
 pub(crate) fn hold(pid: i32) -> io::Result<PidFd> {
     PidFd::open(pid).inspect_err(|_| {
-        // SAFETY: a child of ours that was not waited for: the number is no other's.
+        // SAFETY: an unreaped child of this process: the number is no other's.
         unsafe { libc::kill(pid, libc::SIGKILL) };
         reap(pid);
     })
 }
 
-/// What the children have said.
+/// The reports of the child processes.
 #[derive(Default)]
 pub(crate) struct Told {
     /// The process that the mover made in P.
     pub(crate) moved: Option<i32>,
-    /// The one that this one made in a namespace of its own.
+    /// The process that this one made in a namespace of its own.
     instance: Option<i32>,
     pub(crate) failure: Option<SpawnError>,
 }
 
-/// Listens until the last of them has executed or ended. What comes from two processes comes in any order.
+/// Listens until the last of them has executed or ended. Reports of two processes come in any
+/// order.
 pub(crate) fn listen(told: BorrowedFd<'_>) -> Told {
     let mut all = Told::default();
     let mut bytes = [0u8; 512];
@@ -239,7 +241,8 @@ pub(crate) fn report(tell: BorrowedFd<'_>, error: &SpawnError) {
     let _ = rustix::io::write(tell, format!("E{code} {}", error.step).as_bytes());
 }
 
-/// Runs in the mover; goes on in the interpreter-to-be. Returns only with an error, and only in the mover.
+/// Runs in the mover; goes on in the later interpreter. Returns only with an error, and only in the
+/// mover.
 fn move_in(
     place: &Place,
     cgroups: &Cgroups,
@@ -272,16 +275,16 @@ fn move_in(
         }
     }
     let (tell, error) = match furnish(what, streams, tell) {
-        // SAFETY: descriptor 4 is the socket, or closed: then nothing is told.
+        // SAFETY: descriptor 4 is the socket, or closed: then the error is lost.
         Ok(()) => (unsafe { BorrowedFd::borrow_raw(TELL) }, become_interpreter(what)),
-        // There may be the worker's socket still.
+        // The worker's socket may still be at that number.
         Err(error) => (tell, error),
     };
     report(tell, &error);
     exit_now(1)
 }
 
-/// Runs in the interpreter-to-be, in its PID namespace.
+/// Runs in the later interpreter, in its PID namespace.
 fn furnish(what: &Start<'_>, streams: Streams<'_>, tell: BorrowedFd<'_>) -> Result<(), SpawnError> {
     if what.isolation.own.has(Namespaces::MOUNT) {
         // The warden cannot attach it to a root in another mount namespace than its own.
@@ -295,7 +298,8 @@ fn furnish(what: &Start<'_>, streams: Streams<'_>, tell: BorrowedFd<'_>) -> Resu
         .map_err(failed("arrange descriptors"))?;
     if what.isolation.has(Defence::CloseDescriptors) {
         let first = if more.is_some() { 6 } else { 5 };
-        // SAFETY: this process executes an interpreter or ends, and drops nothing that owns a descriptor.
+        // SAFETY: this process executes an interpreter or ends, and drops nothing that owns a
+        // descriptor.
         unsafe { close_from(first) }.map_err(failed("close descriptors"))?;
     }
     Ok(())
@@ -312,7 +316,7 @@ pub(crate) fn clone(flags: i32) -> io::Result<i32> {
     }
 }
 
-/// Runs in the interpreter-to-be, with its descriptors arranged. Returns only with an error.
+/// Runs in the later interpreter, with its descriptors arranged. Returns only with an error.
 fn become_interpreter(what: &Start<'_>) -> SpawnError {
     default_signals();
     let confine = || -> Result<(), SpawnError> {
@@ -330,7 +334,7 @@ fn become_interpreter(what: &Start<'_>) -> SpawnError {
         let argv = arguments(what).map_err(failed("name the interpreter"))?;
         let environment = confine::environment(what.isolation, what.role)
             .map_err(failed("name the environment"))?;
-        // Last: from here on only what the list allows.
+        // Last: from here on only listed calls are allowed.
         install_filter(what.filter).map_err(failed("install filter"))?;
         Err(failed("execute the interpreter")(exec(&argv, &environment)))
     };
@@ -362,11 +366,11 @@ fn receive_namespace() -> io::Result<OwnedFd> {
     received.fds?.pop().ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
-/// What becomes descriptors 1 and 2; none: `/dev/null`.
+/// The later descriptors 1 and 2; none: `/dev/null`.
 pub(crate) type Streams<'a> = (Option<BorrowedFd<'a>>, Option<BorrowedFd<'a>>);
 
-/// 0 to `/dev/null`, 1 and 2 the output, 3 the channel, 4 the socket that tells of failure, from 5 on `more`.
-/// Whatever stands beyond is the caller's to close.
+/// Arranges descriptors: 0 is `/dev/null`, 1 and 2 the output, 3 the channel, 4 the socket for
+/// errors, from 5 on `more`. The caller closes those above.
 pub(crate) fn arrange_descriptors(
     channel: BorrowedFd<'_>,
     (stdout, stderr): Streams<'_>,
@@ -375,7 +379,7 @@ pub(crate) fn arrange_descriptors(
 ) -> io::Result<()> {
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     let null = ManuallyDrop::new(null);
-    // First out of the way of 0..4: a descriptor that is to be moved may stand where another is to go.
+    // First out of the way of 0..4: a descriptor that is to be moved may be where another is to go.
     let high =
         |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 16).map(IntoRawFd::into_raw_fd);
     let (null, channel, tell) = (high(null.as_fd())?, high(channel)?, high(tell)?);
@@ -390,7 +394,7 @@ pub(crate) fn arrange_descriptors(
     ];
     let more = more.into_iter().zip(TELL + 1..).map(|(fd, number)| (fd, number, 0));
     for (fd, number, flags) in fixed.into_iter().chain(more) {
-        // SAFETY: plain numbers; whatever stood at `number` is used by nobody in this process any more.
+        // SAFETY: plain numbers; no code in this process uses what was at `number` any more.
         if unsafe { libc::dup3(fd, number, flags) } < 0 {
             return Err(io::Error::last_os_error());
         }

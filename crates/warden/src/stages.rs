@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use sys::mount::Tree;
 
-/// It stays mounted for as long as that namespace is there.
+/// The mounted file system. It stays mounted for as long as the namespace exists.
 #[derive(Clone, Debug)]
 pub(crate) struct Stages(Arc<OwnedFd>);
 
@@ -15,7 +15,8 @@ impl Stages {
     /// Mounts it over a directory. `mode` is that of its root.
     ///
     /// # Errors
-    /// As `fsmount(2)`, `move_mount(2)`: EINVAL for a directory that was opened in another mount namespace.
+    /// As `fsmount(2)`, `move_mount(2)`: EINVAL for a directory that was opened in another mount
+    /// namespace.
     pub(crate) fn over(directory: BorrowedFd<'_>, mode: &str) -> io::Result<Self> {
         let tree = Tree::tmpfs(&[(c"mode", mode)])?;
         let root = tree.as_fd().try_clone_to_owned()?;
@@ -23,8 +24,8 @@ impl Stages {
         Ok(Self(Arc::new(root)))
     }
 
-    /// The path of something in it, for this process. By the descriptor: what the directory below has for a path is for
-    /// the account to change that it belongs to.
+    /// The path of something in it, for this process. It begins with the descriptor: the directory
+    /// below belongs to an account, which could change its path.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}/{name}", self.0.as_raw_fd()))
     }

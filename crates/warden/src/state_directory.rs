@@ -1,15 +1,16 @@
-//! The state directory, as root sees it: what is in it was laid out by an account that root does not trust.
+//! The state directory, as root sees it: an account that root does not trust has laid it out.
 //!
 //! ```text
-//!   STATE ── opened once; whose it is decides everything ─┬─ run                   the lock
+//!   STATE ── opened once; its owner decides everything ───┬─ run                   the lock
 //!                                                         ├─ run/warden.sock       the worker
 //!                                                         ├─ run/empty, run/stages to mount on
 //!                                                         └─ layers
 //! ```
-//! A path that root looks up twice may lead elsewhere the second time, and a link leads root where the account that made
-//! it cannot go. So the directory is opened once, everything in it is opened from there and through no link, and all of it
-//! must belong to one user: the one whose worker is served. The directory itself may be reached through links: whoever may
-//! start a warden says which directory anyway, and its owner is what counts.
+//! A path that root looks up twice may lead elsewhere the second time, and a link leads root where
+//! the account that made it cannot go. So the directory is opened once, everything in it is opened
+//! from there and through no link, and all of it must belong to one user: the one whose worker is
+//! served. The directory itself may be reached through links: the user who may start a warden names
+//! the directory anyway, and its owner is what counts.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -26,20 +27,20 @@ use crate::cgroup::OURS;
 /// Why root does not work in a state directory.
 #[derive(Debug, Error)]
 pub enum StateError {
-    /// Something of it cannot be opened.
+    /// A file or directory in it cannot be opened.
     #[error("open {path}")]
     Open {
-        /// What.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// It cannot be locked.
+    /// The lock cannot be taken.
     #[error("lock {path}")]
     Lock {
-        /// What.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A link leads out of it or through it.
@@ -47,56 +48,56 @@ pub enum StateError {
         "{path} is a link, or is behind one: the warden is root and follows none that a state directory holds; put what it leads to in its place, or mount that there with `mount --bind`"
     )]
     Link {
-        /// What.
+        /// Path of the link.
         path: PathBuf,
     },
-    /// It is another user's than the rest.
+    /// It has another owner than the rest.
     #[error(
         "{path} belongs to user {uid}, and the state directory to user {owner}: the warden works with what is of one user alone; `chown -R {owner} {path}` if it is the worker's, else remove it"
     )]
     Foreign {
-        /// What.
+        /// Path of the file.
         path: PathBuf,
-        /// Whose it is.
+        /// Owner of the file.
         uid: u32,
-        /// Whose the state directory is.
+        /// Owner of the state directory.
         owner: u32,
     },
-    /// The directory is not of the user who wants something done with it.
+    /// The directory has another owner than the user who wants to use it.
     #[error(
-        "{path} belongs to user {owner}, and not to user {uid} who wants a warden for it: run `wool` as whoever it belongs to, or choose another place with --state DIR"
+        "{path} belongs to user {owner}, and not to user {uid} who wants a warden for it: run `wool` as its owner, or choose another place with --state DIR"
     )]
     Theirs {
-        /// Which directory.
+        /// Path of the directory.
         path: PathBuf,
-        /// Whose it is.
+        /// Owner of the directory.
         owner: u32,
-        /// Who wants it.
+        /// The user who wants to use it.
         uid: u32,
     },
     /// The worker's socket is elsewhere.
     #[error("{path} is not in the state directory, where `wool up` makes the warden's socket")]
     Outside {
-        /// Where.
+        /// Path of the socket.
         path: PathBuf,
     },
-    /// There is something else in the socket's place.
+    /// The file at the socket's path is no socket.
     #[error("{path} is no socket: `wool up` makes one there")]
     NoSocket {
-        /// Where.
+        /// Path of the file.
         path: PathBuf,
     },
 }
 
 impl StateError {
-    /// Whether trying again can help while a worker is only about to start.
+    /// Whether the error can go away while a worker is only about to start.
     #[must_use]
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::Open { .. } | Self::Lock { .. })
     }
 }
 
-/// One state directory, held open. Whatever takes its path later, this stays the same one.
+/// One state directory, held open. It stays the same even if its path is given to another.
 #[derive(Debug)]
 pub struct StateDirectory {
     fd: OwnedFd,
@@ -107,10 +108,11 @@ pub struct StateDirectory {
 }
 
 impl StateDirectory {
-    /// Opens it. For something to mount on, in the mount namespace where that is to happen.
+    /// Opens the directory. To mount on something in it, call this in the mount namespace where
+    /// that is to happen.
     ///
     /// # Errors
-    /// When it is not there.
+    /// When it does not exist.
     pub fn open(path: &Path) -> Result<Self, StateError> {
         let failed =
             |error: Errno| StateError::Open { path: path.to_owned(), source: error.into() };
@@ -121,7 +123,7 @@ impl StateDirectory {
         Ok(Self { fd, path: path.to_owned(), owner: found.st_uid, name })
     }
 
-    /// Where it was when it was opened: to be told, not to be opened again.
+    /// The path at the time of opening: for messages, not to be opened again.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -133,24 +135,24 @@ impl StateDirectory {
         &self.name
     }
 
-    /// Refuses everybody but its owner.
+    /// Refuses every user but the owner.
     ///
     /// # Errors
-    /// When `uid` is not the owner's.
+    /// When `uid` is not the owner.
     pub fn must_be_of(&self, uid: u32) -> Result<(), StateError> {
         let (path, owner) = (self.path.clone(), self.owner);
         if uid == owner { Ok(()) } else { Err(StateError::Theirs { path, owner, uid }) }
     }
 
-    /// A directory in it, to be resolved from.
+    /// Opens a directory in it, from which paths can be resolved.
     ///
     /// # Errors
-    /// When it is not there, is reached through a link, or is not the owner's.
+    /// When it does not exist, is reached through a link, or has another owner.
     pub fn directory(&self, name: &str) -> Result<OwnedFd, StateError> {
         self.open_in(Path::new(name), OFlags::PATH | OFlags::DIRECTORY)
     }
 
-    /// A directory in it, to be locked.
+    /// Opens a directory in it for locking.
     ///
     /// # Errors
     /// As [`StateDirectory::directory`].
@@ -161,12 +163,12 @@ impl StateDirectory {
     /// Connects to the socket at `path`, which is in this directory.
     ///
     /// # Errors
-    /// When it is elsewhere, is reached through a link, is not the owner's, or nobody listens there.
+    /// When it is elsewhere, is reached through a link, has another owner, or no process listens.
     pub fn connect(&self, path: &Path) -> Result<OwnedFd, StateError> {
         let name = path
             .strip_prefix(&self.path)
             .map_err(|_| StateError::Outside { path: path.to_owned() })?;
-        // What is connected to is what was examined: by its descriptor, and not by its path again.
+        // By its descriptor, and not by its path again: the examined file is the one connected to.
         let file = self.open_in(name, OFlags::PATH)?;
         let failed =
             |error: Errno| StateError::Open { path: path.to_owned(), source: error.into() };
@@ -184,13 +186,14 @@ impl StateDirectory {
     fn open_in(&self, name: &Path, flags: OFlags) -> Result<OwnedFd, StateError> {
         let path = || self.path.join(name);
         let failed = |error: Errno| match error {
-            // XDEV: out of the directory.
+            // XDEV: the path leads out of the directory.
             Errno::LOOP | Errno::XDEV => StateError::Link { path: path() },
             error => StateError::Open { path: path(), source: error.into() },
         };
         let resolve =
             ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        // Without NOFOLLOW: with PATH it would open a link in the last place itself, and not refuse it.
+        // Without NOFOLLOW: with PATH it would open a link in the last component itself, and not
+        // refuse it.
         let flags = flags | OFlags::CLOEXEC;
         let file = openat2(self.fd.as_fd(), name, flags, Mode::empty(), resolve).map_err(failed)?;
         let uid = fstat(&file).map_err(failed)?.st_uid;
@@ -201,11 +204,11 @@ impl StateDirectory {
     }
 }
 
-/// The name of our directory in the cgroup hierarchies: the same for the same state directory. For who only looks: a path
-/// may lead elsewhere the next time.
+/// The name of the warden's directory in the cgroup hierarchies, derived from the state directory.
+/// For processes that only look: the path may lead elsewhere the next time.
 ///
 /// # Errors
-/// When the state directory is not there.
+/// When the state directory does not exist.
 pub fn cgroup_name(state: &Path) -> io::Result<String> {
     let metadata = std::fs::metadata(state)?;
     Ok(name_of(metadata.dev(), metadata.ino()))
@@ -239,7 +242,7 @@ mod tests {
         symlink(elsewhere.path(), state.path().join("layers")).unwrap();
         let refused = opened.directory("layers").unwrap_err();
         assert!(matches!(refused, StateError::Link { .. }), "{refused}");
-        // Nor one that stays within.
+        // Nor is a link that stays within.
         symlink("run", state.path().join("within")).unwrap();
         for name in ["within", "within/empty"] {
             let refused = opened.directory(name).unwrap_err();
@@ -264,7 +267,8 @@ mod tests {
         chown(state.path().join("run"), Some(7), None).unwrap();
         let refused = opened.readable_directory("run").unwrap_err();
         assert!(matches!(refused, StateError::Foreign { uid: 7, owner: 0, .. }), "{refused}");
-        // Root's own is no exception: an account can rename what root keeps in one of its directories.
+        // Root's own directories are no exception: an account can rename what root keeps in one of
+        // its directories.
         chown(state.path(), Some(7), None).unwrap();
         let opened = StateDirectory::open(state.path()).unwrap();
         let refused = opened.directory("run/empty").unwrap_err();

@@ -1,13 +1,16 @@
-//! Kernel uids: every sandbox has its own, and none is given twice while anyone who ever held it may live.
+//! Kernel uids: every sandbox has its own. None is given out twice while a process that had it may
+//! live.
 //!
-//! Each zygote has a block of ids: its own first, then those of what it forks. A zygote in the initial namespace, and one
-//! that is derived from such a one, takes a whole range; deeper ones take a share of their parent's block, because a user
-//! namespace can only hand out what it maps itself. An id goes back to its block when its sandbox is gone, and is given
-//! again last: the same zygote may then have held it twice, another never. A block goes back when its zygote and
+//! Each zygote has a block of ids: its own first, then those of its forks. A zygote in the initial
+//! namespace, and one that is derived from such a one, takes a whole range. Deeper ones take a
+//! share of their parent's block, because a user namespace can only hand out what it maps itself.
+//!
+//! An id goes back to its block when its sandbox is gone, and is given out again last: the same
+//! zygote may then have held it twice, another never. A block goes back when its zygote and
 //! everything below it is gone.
 //!
-//! A sandbox can read its id's number on the host (`/proc/self/uid_map`). So new ids, and new blocks, are drawn at random: in
-//! order they would tell each how many others were made.
+//! A sandbox can read its id's number on the host (`/proc/self/uid_map`). So new ids, and new
+//! blocks, are drawn at random: in order they would tell each sandbox how many others were made.
 
 use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
@@ -19,17 +22,18 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// First id of ours: the range from here up is one that no distribution and no container tool allots (systemd lists
-/// it as unused, "UIDs and GIDs", table of special ranges).
+/// The lowest id of all wardens. The range from here up is one that no distribution and no
+/// container tool allots (systemd lists it as unused, "UIDs and GIDs", table of special ranges).
 pub const FIRST: u32 = 0x7000_0000;
 
-/// The proxy's: no sandbox's.
+/// The uid of the proxy.
 pub const PROXY: u32 = FIRST - 3;
 
-/// Ids of a block: a zygote and what it forks at a time.
+/// Ids of a block: a zygote and its forks at one time.
 pub const RANGE: u32 = 1 << 16;
 
-/// Ranges of one warden. Several may run on a machine: each takes a share of its own, see [`Share`].
+/// Ranges of one warden. Several wardens may run on a machine, each with a share of its own: see
+/// [`Share`].
 const RANGES: u32 = 256;
 const SHARES: u32 = 16;
 
@@ -40,7 +44,7 @@ pub struct Share {
     _lock: OwnedFd,
 }
 
-/// Where the locks are: nobody but root gets there.
+/// The directory of the locks, which only root can enter.
 const LOCKS: &str = "/run/lambswool";
 
 impl Share {
@@ -54,20 +58,21 @@ impl Share {
         })
     }
 
-    /// Removes the locks that nobody holds. As root.
+    /// Removes locks that no process holds. Needs root.
     pub fn clear() {
         for share in (0..SHARES).filter_map(|number| Self::lock(number).ok().flatten()) {
             let _ = fs::remove_file(Self::path(share.number));
         }
-        // Stays where others have theirs.
+        // Stays where other wardens have their locks.
         let _ = fs::remove_dir(LOCKS);
     }
 
-    /// The share, unless another has it.
+    /// Takes the share, unless another warden has it.
     fn lock(number: u32) -> io::Result<Option<Self>> {
         loop {
             match DirBuilder::new().mode(0o700).create(LOCKS) {
-                // Made by a release that let others in: whoever can open a lock can hold it.
+                // Made by a release that let other users in: a user who can open a lock can hold
+                // it.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     fs::set_permissions(LOCKS, Permissions::from_mode(0o700))?;
                 }
@@ -83,7 +88,8 @@ impl Share {
             if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
                 return Ok(None);
             }
-            // It may have been removed before it was locked: then others would lock another file.
+            // It may have been removed before it was locked: then the next warden would lock
+            // another file.
             let (ours, there) = (lock.metadata()?, fs::metadata(Self::path(number)));
             if there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
                 return Ok(Some(Self { number, _lock: lock.into() }));
@@ -96,17 +102,17 @@ impl Share {
     }
 }
 
-/// Which ids of a share are in use.
+/// The ids of a share, and which of them are in use.
 #[derive(Debug)]
 pub struct Uids {
     ranges: Vec<u32>,
-    /// For sandboxes that no zygote forks.
+    /// The block of ids for sandboxes that no zygote forks.
     singles: Option<Block>,
     _share: Option<Share>,
 }
 
 impl Uids {
-    /// The ids of a share.
+    /// All ids of a share, unused.
     #[must_use]
     pub fn of(share: Share) -> Self {
         let ids = Self::numbered(share.number);
@@ -120,17 +126,18 @@ impl Uids {
         Self { ranges, singles: None, _share: None }
     }
 
-    /// A block of [`RANGE`] ids for a zygote; none when all are taken.
+    /// Takes a block of [`RANGE`] ids for a zygote; none when all are taken.
     pub fn take_block(&mut self) -> Option<Block> {
         self.ranges.pop().map(|first| Block::new(first, RANGE))
     }
 
-    /// Gives such a block back, by its first id: when nobody lives any more who ever held one of its ids.
+    /// Gives a block back, by its first id: when no process lives any more that ever had one of its
+    /// ids.
     pub fn return_block(&mut self, first: u32) {
         self.ranges.insert(0, first);
     }
 
-    /// An id for a sandbox that no zygote forks; none when all are taken.
+    /// Takes an id for a sandbox that no zygote forks; none when all are taken.
     pub fn take_one(&mut self) -> Option<u32> {
         if self.singles.is_none() {
             self.singles = self.take_block();
@@ -147,7 +154,7 @@ impl Uids {
     }
 }
 
-/// What a sandbox was given, so that it can be given back.
+/// A sandbox's ids, in the form in which they are given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allotment {
     /// A whole block of the warden's, by its first id.
@@ -160,7 +167,7 @@ pub enum Allotment {
     Share(u32),
 }
 
-/// The id that every sandbox has for itself, inside its own namespace.
+/// The id that every sandbox has inside its own namespace.
 pub const INNER: u32 = 1000;
 
 /// A zygote's ids. Offset 0 is the zygote's own; inside its namespace, offset 0 is [`INNER`].
@@ -168,10 +175,10 @@ pub const INNER: u32 = 1000;
 pub struct Block {
     /// First id, in the initial namespace.
     pub first: u32,
-    /// How many.
+    /// Number of ids in the block.
     pub count: u32,
     next: u32,
-    /// New ones of which the next is drawn.
+    /// New ids from which the next is drawn.
     drawn_from: Vec<u32>,
     ones: VecDeque<u32>,
     shares: Vec<u32>,
@@ -185,11 +192,11 @@ impl Block {
         Self { first, count, next: 1, drawn_from, ones, shares }
     }
 
-    /// The offset of an id for one fork: a new one while there are any, then the one that was given back first. None
-    /// when all are in use.
+    /// Takes an id for one fork: the offset of a new one while there are any, then of the one that
+    /// was given back first. None when all are in use.
     pub fn take_one(&mut self) -> Option<u32> {
         if self.drawn_from.is_empty() {
-            // Of so many at a time, so that shares find room, too.
+            // Only an eighth at a time, so that shares find room too.
             let some = ((self.count - self.next) / 8).max(1);
             let first = self.take_new(some);
             self.drawn_from.extend(first.into_iter().flat_map(|first| first..first + some));
@@ -202,7 +209,8 @@ impl Block {
         self.ones.push_back(offset);
     }
 
-    /// The offset of [`Block::share`] ids, for a zygote that is derived from this block's.
+    /// Takes [`Block::share`] ids for a zygote that is derived from this block's. Returns the
+    /// offset.
     pub fn take_share(&mut self) -> Option<u32> {
         self.shares.pop().or_else(|| self.take_new(self.share()))
     }
@@ -212,7 +220,7 @@ impl Block {
         self.shares.push(offset);
     }
 
-    /// How many ids a zygote derived from this block's gets: a sixteenth, so that the tree can be four deep.
+    /// Number of ids of a derived zygote: a sixteenth, so that the tree can be four deep.
     #[must_use]
     pub fn share(&self) -> u32 {
         self.count / 16
@@ -228,10 +236,10 @@ impl Block {
     }
 }
 
-/// Takes one out, at random.
+/// Removes one at random.
 fn draw(from: &mut Vec<u32>) -> Option<u32> {
     let mut bytes = [0; 8];
-    // Without randomness, early at a boot, it is one like all others.
+    // Without randomness, early at a boot, the number is fixed.
     let _ = getrandom(&mut bytes, GetRandomFlags::NONBLOCK);
     let place = u64::from_ne_bytes(bytes) % from.len().max(1) as u64;
     (!from.is_empty()).then(|| from.swap_remove(usize::try_from(place).unwrap_or(0)))
@@ -259,7 +267,7 @@ mod tests {
             let one = uids.take_one().unwrap();
             assert!(live.insert(one));
             by_age.push_back(one);
-            // What was given back is given again last.
+            // An id that was given back is given out again last.
             assert!(given.insert(one) || round >= RANGE - 1);
         }
         let block = uids.take_block().unwrap();

@@ -1,11 +1,13 @@
-//! Cgroups: one for each sandbox, where its limits are enforced, its memory is counted and it is paused.
+//! Cgroups: each sandbox has one, which enforces its limits, counts its memory and pauses it.
 //!
 //! [`v1`] and [`v2`] mirror each other. The rules of both:
-//! - The `cgroup.procs` of a slot is opened with the zygote's effective uid **and no effective capability**: the kernel
-//!   checks the opener. With a capability, the zygote could move other sandboxes' processes.
-//! - A cgroup is used again by the same zygote only, and only thawed, empty and uncharged: a frozen one would stop the
-//!   zygote in its vfork. Making one costs four times as much as reusing one.
-//! - A frozen process does not die of SIGKILL on v1: whoever destroys thaws first.
+//! - The `cgroup.procs` of a slot is opened with the zygote's effective uid **and no effective
+//!   capability**: the kernel checks the opener. With a capability, the zygote could move other
+//!   sandboxes' processes.
+//! - A cgroup is reused by the same zygote only, and only thawed, empty and uncharged: a frozen one
+//!   would stop the zygote in its vfork. Making one costs four times as much as reusing one.
+//! - A frozen process does not die of SIGKILL on v1: a cgroup is thawed before its processes are
+//!   killed.
 
 mod processors;
 pub mod v1;
@@ -26,30 +28,32 @@ use sys::process::as_effective_user;
 
 use crate::protocol::{Layout, Limits};
 
-/// What the names of our directories begin with.
+/// The prefix of the names of the warden's directories.
 pub(crate) const OURS: &str = "lambswool-";
 
-/// Charged bytes that an empty group may still have and count as uncharged: what the kernel keeps in per-CPU stocks and
-/// gives back later (up to 0.8 MB seen). The smallest limit that a function can ask for is sixteen times that.
+/// Charged bytes at which an empty group counts as uncharged: the kernel keeps them in per-CPU
+/// stocks and returns them later (up to 0.8 MB seen). The smallest limit of a function is sixteen
+/// times that.
 const UNCHARGED: u64 = 1 << 20;
 
-/// The host's way of grouping processes, with the directory that holds ours.
+/// The host's cgroup hierarchies, with the warden's directory in them.
 #[derive(Debug)]
 pub enum Cgroups {
-    /// One hierarchy per controller, or hybrid with the controllers there.
+    /// Version 1, or hybrid with the controllers there: one hierarchy per controller.
     V1(v1::Hierarchies),
-    /// One hierarchy.
+    /// Version 2: one hierarchy.
     V2(v2::Hierarchy),
-    /// None that we may use.
+    /// No usable hierarchy.
     None,
 }
 
-/// One sandbox's cgroup. Dropping it leaves it in place: it ends through [`Cgroups::remove`].
+/// One sandbox's cgroup. Dropping it leaves the cgroup in place: [`Cgroups::remove`] ends it.
 #[derive(Debug, Clone)]
 pub struct Group {
-    /// Path relative to our own directory.
+    /// Path relative to the warden's own directory.
     pub name: String,
-    /// Opened once: opening costs more than anything else when a group is used again, by the same zygote.
+    /// Opened once, for the same zygote: opening costs more than anything else when a group is
+    /// reused.
     opened: Rc<OnceCell<Files>>,
 }
 
@@ -59,37 +63,37 @@ impl Group {
     }
 }
 
-/// What somebody holds, in bytes.
+/// Memory that is charged to a group, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held {
-    /// Private memory, and what is shared: files without a disk, and mappings that several have.
+    /// Private memory and shared memory: files without a disk, and shared mappings.
     pub(crate) memory: u64,
-    /// Of the kernel's: buffers of sockets and pipes, whatever is open.
+    /// Kernel memory: buffers of sockets and pipes, and other open objects.
     pub(crate) kernel: u64,
 }
 
-/// A number of a `memory.stat`.
+/// The value of a line of `memory.stat`.
 fn stat(text: &str, name: &str) -> Option<u64> {
     let mut words = text.lines().filter_map(|line| line.split_once(' '));
     words.find(|(found, _)| *found == name)?.1.parse().ok()
 }
 
-/// What a slot's holder is given.
+/// The open files of a group.
 #[derive(Debug, Default)]
 pub struct Files {
     /// `cgroup.procs`, one per hierarchy; for the zygote.
     pub procs: Vec<OwnedFd>,
-    /// Written to pause.
+    /// The file that pauses the group when written to.
     pub freezer: Option<OwnedFd>,
-    /// Read for the memory in use.
+    /// The file that tells the memory in use.
     pub memory: Option<OwnedFd>,
 }
 
 impl Files {
-    /// The same files for somebody else.
+    /// A second set of descriptors of the same files.
     ///
     /// # Errors
-    /// EMFILE.
+    /// As `dup(2)`: EMFILE.
     pub fn try_clone(&self) -> io::Result<Self> {
         let share = |file: &Option<OwnedFd>| file.as_ref().map(OwnedFd::try_clone).transpose();
         Ok(Self {
@@ -101,7 +105,7 @@ impl Files {
 }
 
 impl Cgroups {
-    /// Finds out which there are and makes our directory in them. `name` is our directory's.
+    /// Finds the usable hierarchies, and makes the directory `name` in each.
     #[must_use]
     pub fn detect(name: &str) -> Self {
         if let Some(hierarchies) = v1::Hierarchies::detect(name) {
@@ -110,19 +114,20 @@ impl Cgroups {
         v2::Hierarchy::detect(name).map_or(Self::None, Self::V2)
     }
 
-    /// Has all sandboxes together take three quarters at most of the processes that the host allows: each has a limit of its own,
-    /// and nothing else bounds the sum. What is left is for the worker, us, and everybody else.
+    /// Limits the processes of all sandboxes together to three quarters of `allowed`, the number
+    /// that the host allows. Nothing else bounds the sum of the sandboxes' own limits. The rest is
+    /// left to the worker, the warden and the host.
     pub fn leave_room(&self, allowed: u64) {
         let pids = match self {
             Self::V1(h) => h.pids(),
             Self::V2(h) => h.top(),
             Self::None => return,
         };
-        // The kernel takes no number that is none of a process, and needs none then.
+        // The kernel refuses a number that is above its maximum, and no limit is needed then.
         let _ = write_to(&pids.join("pids.max"), &(allowed / 4 * 3).to_string());
     }
 
-    /// Which it is.
+    /// The layout, as the protocol names it.
     #[must_use]
     pub fn layout(&self) -> Layout {
         match self {
@@ -133,7 +138,7 @@ impl Cgroups {
         }
     }
 
-    /// A cgroup for a sandbox that the warden starts itself.
+    /// Makes a cgroup for a sandbox that the warden starts itself.
     ///
     /// # Errors
     /// As `mkdir(2)`; ENOSPC at the kernel's limit.
@@ -142,7 +147,7 @@ impl Cgroups {
         self.make_named(name, limits, owner)
     }
 
-    /// A cgroup for a process of the warden's own.
+    /// Makes a cgroup for a process of the warden's own.
     ///
     /// # Errors
     /// As [`Cgroups::make`].
@@ -150,7 +155,7 @@ impl Cgroups {
         self.make_named(name.to_owned(), limits, 0)
     }
 
-    /// A file of the group to which pids are written that are to move there; none without cgroups.
+    /// The file to which pids are written that move into the group; none without cgroups.
     pub(crate) fn procs(&self, group: &Group) -> Option<PathBuf> {
         match self {
             Self::V1(h) => h.procs(group).into_iter().next(),
@@ -159,7 +164,7 @@ impl Cgroups {
         }
     }
 
-    /// A cgroup for a slot of the zygote that lives in `zygote`.
+    /// Makes a cgroup for a slot of the zygote that lives in `zygote`.
     ///
     /// # Errors
     /// As [`Cgroups::make`].
@@ -171,8 +176,8 @@ impl Cgroups {
         owner: u32,
     ) -> io::Result<Group> {
         let name = match self {
-            // The common ancestor of where a process is and where it goes must be writable for who moves it: so a
-            // zygote's slots lie below its own directory.
+            // A process may be moved only by a user who can write to the common ancestor of both
+            // groups. So a zygote's slots lie below its own directory.
             Self::V2(_) => format!("{}/s{sandbox}", zygote.name),
             _ => format!("s{sandbox}"),
         };
@@ -193,7 +198,8 @@ impl Cgroups {
         Ok(group)
     }
 
-    /// Opens the group's files for a slot: `zygote` is the kernel uid that will move processes into it.
+    /// Opens the group's files for a slot. `zygote` is the kernel uid that will move processes into
+    /// it.
     ///
     /// # Errors
     /// As `open(2)`.
@@ -224,19 +230,20 @@ impl Cgroups {
         }
     }
 
-    /// As [`Cgroups::enter`], for a sandbox: it enters what all sandboxes have together, too, and what it forks inherits that.
+    /// Like [`Cgroups::enter`], for a sandbox: also enters the group that all sandboxes share,
+    /// which its forks inherit.
     ///
     /// # Errors
     /// As `write(2)`.
     pub(crate) fn enter_as_sandbox(&self, group: &Group) -> io::Result<()> {
         match self {
             Self::V1(h) => h.entrances(group).iter().try_for_each(|file| write_to(file, "0")),
-            // There it is the tree's.
+            // Version 2 has one tree: the shared group is above this one.
             Self::V2(_) | Self::None => self.enter(group),
         }
     }
 
-    /// Sets limits.
+    /// Sets the limits of the group.
     ///
     /// # Errors
     /// EBUSY where more is in use than allowed (v1).
@@ -248,7 +255,7 @@ impl Cgroups {
         }
     }
 
-    /// Bounds what the kernel buffers for sockets of a group, where that is not part of its memory.
+    /// Limits the kernel's buffers for sockets of a group, where they are not part of its memory.
     ///
     /// # Errors
     /// EBUSY where more is in use.
@@ -259,7 +266,7 @@ impl Cgroups {
         }
     }
 
-    /// Whether the process is in the group, in every hierarchy. Without cgroups there is nothing to check.
+    /// Whether the process is in the group, in every hierarchy. Always true without cgroups.
     #[must_use]
     pub fn contains(&self, group: &Group, pid: i32) -> bool {
         let Ok(text) = fs::read_to_string(format!("/proc/{pid}/cgroup")) else {
@@ -272,7 +279,8 @@ impl Cgroups {
         }
     }
 
-    /// What is charged to the group and is not the kernel's to take back. It adds some of it up every two seconds, or sooner.
+    /// The charged memory without what the kernel can reclaim. The kernel adds some of it up every
+    /// two seconds, or sooner.
     #[must_use]
     pub(crate) fn held(&self, group: &Group) -> Held {
         match self {
@@ -282,7 +290,7 @@ impl Cgroups {
         }
     }
 
-    /// Whether the kernel has killed something in the group for want of memory.
+    /// Whether the kernel has killed a process in the group for want of memory.
     #[must_use]
     pub fn out_of_memory(&self, group: &Group) -> bool {
         match self {
@@ -292,7 +300,7 @@ impl Cgroups {
         }
     }
 
-    /// Lets everything in the group run, so that it can die.
+    /// Thaws the group, so that its processes can die.
     pub fn thaw(&self, group: &Group) {
         match self {
             Self::V1(h) => h.thaw(group),
@@ -301,7 +309,7 @@ impl Cgroups {
         }
     }
 
-    /// Kills what is left in the group. Thaw first.
+    /// Kills all processes in the group. Thaw it first.
     pub fn kill(&self, group: &Group) {
         match self {
             Self::V1(h) => kill_listed(&h.procs(group)),
@@ -310,7 +318,8 @@ impl Cgroups {
         }
     }
 
-    /// Whether the group can be given to the same zygote again: thawed, empty, uncharged, and never out of memory.
+    /// Whether the same zygote can reuse the group: thawed, empty, uncharged, and never out of
+    /// memory.
     #[must_use]
     pub fn reusable(&self, group: &Group) -> bool {
         match self {
@@ -320,14 +329,14 @@ impl Cgroups {
         }
     }
 
-    /// The processes in the group, by the warden's numbers; none without cgroups.
+    /// The pids in the group, in the warden's namespace; none without cgroups.
     #[must_use]
     pub fn pids(&self, group: &Group) -> Vec<i32> {
         let listed = self.procs(group).and_then(|procs| fs::read_to_string(procs).ok());
         listed.unwrap_or_default().lines().filter_map(|line| line.parse().ok()).collect()
     }
 
-    /// Whether no process is left in the group.
+    /// Whether the group has no process.
     #[must_use]
     pub fn empty(&self, group: &Group) -> bool {
         match self {
@@ -337,7 +346,8 @@ impl Cgroups {
         }
     }
 
-    /// Removes the group. Says whether it is gone (a group with a dying process stays; try again).
+    /// Removes the group. Returns whether it is gone (a group with a dying process stays; try
+    /// again).
     pub fn remove(&self, group: &Group) -> bool {
         match self {
             Self::V1(h) => h.remove(group),
@@ -346,7 +356,7 @@ impl Cgroups {
         }
     }
 
-    /// Kills everything in our directory and removes it.
+    /// Kills everything in the warden's directory and removes it.
     pub fn clear(&self) {
         match self {
             Self::V1(h) => {
@@ -359,15 +369,15 @@ impl Cgroups {
     }
 }
 
-/// Directories of ours that an earlier start with this name has left, in all hierarchies, those of the freezer first.
-/// Anybody may ask.
+/// Directories that an earlier start with this name has left, in all hierarchies, those of the
+/// freezer first. Needs no privilege.
 #[must_use]
 pub fn left_by(name: &str) -> Vec<PathBuf> {
     let tops = v1::tops(name).into_iter().rev().flatten().filter(|top| top.exists());
     tops.chain(v1::processors_of(name)).chain(v2::named(name)).collect()
 }
 
-/// Kills everything in what [`left_by`] finds, and removes it.
+/// Kills all processes in the directories of [`left_by`], and removes them.
 pub fn clear_left_by(name: &str) {
     left_by(name).iter().for_each(|dir| clear_tree(dir));
 }
@@ -401,16 +411,17 @@ fn kill_listed(procs: &[PathBuf]) {
             continue;
         };
         for pid in listed.lines().filter_map(|line| line.parse::<i32>().ok()) {
-            // SAFETY: plain numbers; the pid was in our own cgroup an instant ago.
+            // SAFETY: plain numbers; the pid was in the warden's own cgroup an instant ago.
             unsafe { libc::kill(pid, libc::SIGKILL) };
         }
     }
 }
 
-/// A thousand sandboxes are gone within a second; on a machine under heavy load it may take several.
+/// Timeout of clearing. A thousand sandboxes take less than a second; under heavy load several.
 const CLEARING: Duration = Duration::from_secs(10);
 
-/// Removes `root` and all directories below it, deepest first, killing what is inside, for at most [`CLEARING`].
+/// Removes `root` and all directories below it, deepest first, killing their processes, for at most
+/// [`CLEARING_TIMEOUT`].
 fn clear_tree(root: &Path) {
     let deadline = Instant::now() + CLEARING;
     loop {
@@ -424,7 +435,7 @@ fn clear_tree(root: &Path) {
             at += 1;
         }
         for dir in dirs.iter().rev() {
-            // Of version 1 and of 2; the other one is not there.
+            // Of version 1 and of version 2; one of them does not exist.
             let _ = write_to(&dir.join("freezer.state"), "THAWED");
             let _ = write_to(&dir.join("cgroup.freeze"), "0");
             kill_listed(&[dir.join("cgroup.procs")]);

@@ -1,15 +1,18 @@
 //! Weights and limits of processors.
 //!
-//! All sandboxes live in one group of the processors. The scheduler's automatic groups (sched(7): one for each session) hold
-//! threads of the hierarchy's top group only: in another group each thread weighs as one, also in a session of its own.
-//! An interpreter that is started enters that group once, and forks inherit it: a call pays nothing. The group weighs as one
-//! thread for each processor. So the worker, the warden and the rest of the host have at least half of each processor that one
-//! of their threads wants, however many threads sandboxes run; and sandboxes have half of each processor that one other thread
-//! or session wants.
+//! All sandboxes live in one group of the cpu controller. The scheduler's automatic groups
+//! (sched(7): one for each session) hold threads of the hierarchy's top group only: in another
+//! group each thread weighs as one, also in a session of its own. An interpreter that is started
+//! enters that group once, and forks inherit it: a call pays nothing.
 //!
-//! Limits are for sandboxes that ask for some, and cost the others nothing: neither one more move at
-//! each start (version 1) nor one more level of the scheduler (version 2). The warden makes that move itself, when the one
-//! that asks has landed; and gives a group back without them.
+//! The group weighs as one thread for each processor. So however many threads sandboxes run, the
+//! worker, the warden and the rest of the host have at least half of each processor that one of
+//! their threads wants. Sandboxes have half of each processor that one other thread or session
+//! wants.
+//!
+//! Only sandboxes that ask for a limit have one. The others pay nothing for it: neither one more
+//! move at each start (version 1) nor one more level of the scheduler (version 2). The warden makes
+//! the move itself after the fork has landed, and gives a group back without limits.
 
 use std::io;
 use std::path::Path;
@@ -17,15 +20,16 @@ use std::path::Path;
 use super::{Cgroups, Group, write_to};
 use crate::protocol::Cpu;
 
-/// Microseconds in which a quota of processors is used up or not: the kernel's own default, and everybody's.
+/// The period of a processor quota, in microseconds: the kernel's default.
 pub(crate) const PERIOD: u64 = 100_000;
 
-/// What one thread weighs, on the scale of version 2 (cgroup-v2.rst: `cpu.weight`, 1 to 10000).
+/// The weight of one thread, on the scale of version 2 (cgroup-v2.rst: `cpu.weight`, 1 to 10000).
 const THREAD: u32 = 100;
 
 impl Cgroups {
-    /// Has all sandboxes together weigh as one thread for each processor of the host. False where the host has no group of
-    /// the processors for them: then they weigh as the warden's own threads, or as their sessions.
+    /// Lets all sandboxes together weigh as one thread for each processor of the host. False where
+    /// the host has no such group: then they weigh as the warden's own threads, or as their
+    /// sessions.
     pub fn weigh_together(&mut self) -> bool {
         // SAFETY: plain numbers.
         let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
@@ -47,11 +51,11 @@ impl Cgroups {
         }
     }
 
-    /// Limits the processors of who is in the group now and of all that they will start. Where the host cannot, nothing is
-    /// done: [`Cgroups::limits_cpu`] says so.
+    /// Limits the processors of all processes in the group, and of their children. Does nothing
+    /// where the host has no such limits: see [`Cgroups::limits_cpu`].
     ///
     /// # Errors
-    /// As `mkdir(2)` and `write(2)`; EINVAL when a group above is given less.
+    /// As `mkdir(2)` and `write(2)`; EINVAL when a group above has less.
     pub fn limit_cpu(&self, group: &Group, cpu: Cpu) -> io::Result<()> {
         match self {
             Self::V1(h) => h.limit_cpu(group, cpu, &self.pids(group)),
@@ -60,7 +64,7 @@ impl Cgroups {
         }
     }
 
-    /// Undoes [`Cgroups::limit_cpu`], for who is in the group and for who comes.
+    /// Undoes [`Cgroups::limit_cpu`], for present and later processes.
     ///
     /// # Errors
     /// As `write(2)`.
@@ -73,7 +77,7 @@ impl Cgroups {
     }
 }
 
-/// Moves processes; one that has ended meanwhile need not be moved.
+/// Moves processes. One that has ended meanwhile is no error.
 pub(super) fn move_to(procs: &Path, pids: &[i32]) -> io::Result<()> {
     pids.iter().try_for_each(|pid| match write_to(procs, &pid.to_string()) {
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
@@ -81,7 +85,7 @@ pub(super) fn move_to(procs: &Path, pids: &[i32]) -> io::Result<()> {
     })
 }
 
-/// Processors in thousandths as microseconds of [`PERIOD`].
+/// Converts thousandths of a processor to microseconds of [`PERIOD`].
 pub(super) fn microseconds(quota: u32) -> u64 {
     u64::from(quota) * PERIOD / 1000
 }

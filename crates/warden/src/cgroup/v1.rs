@@ -1,5 +1,6 @@
-//! Cgroups, version 1 and hybrid: a directory for each sandbox in each of three hierarchies, and in that of the processors one
-//! for all sandboxes together, with one in it for each that has a limit of those.
+//! Cgroups, version 1 and hybrid. Each sandbox has a directory in each of three hierarchies. In the
+//! hierarchy of the cpu controller all sandboxes share one directory, and each sandbox with a limit
+//! has another one below.
 
 use std::fs;
 use std::io;
@@ -14,13 +15,13 @@ use super::{
 };
 use crate::protocol::{Cpu, Limits};
 
-/// The freezer last, and so first when everything is cleared from the end: what it holds does not die.
+/// The freezer comes last, so that it is cleared first: a frozen process does not die.
 const CONTROLLERS: [&str; 3] = ["memory", "pids", "freezer"];
 
-/// Our directories in the hierarchies.
+/// The warden's directories in the hierarchies.
 #[derive(Debug)]
 pub struct Hierarchies {
-    /// Where each controller is mounted, and which controllers share that mount.
+    /// The mount point of each controller; controllers may share a mount.
     memory: PathBuf,
     pids: PathBuf,
     freezer: PathBuf,
@@ -28,22 +29,23 @@ pub struct Hierarchies {
     name: String,
 }
 
-/// Where processors are limited: below whatever limits the warden itself, in the group that holds the threads of all sandboxes,
-/// so that weights count against those.
+/// The hierarchy of the cpu controller. The shared directory lies below the group that limits the
+/// warden itself, because weights count among siblings.
 #[derive(Debug)]
 struct CpuHierarchy {
-    /// The warden's own group, in which sandboxes begin that have no common group.
+    /// The warden's own group, in which sandboxes without a common group begin.
     beside: PathBuf,
-    /// Our directory in it.
+    /// The warden's directory below it.
     dir: PathBuf,
-    /// It holds all sandboxes, and not only those that are limited.
+    /// Whether it holds all sandboxes, or only those with a limit.
     holds_all: bool,
-    /// The kernel has quotas.
+    /// Whether the kernel has quotas.
     limits: bool,
 }
 
 impl Hierarchies {
-    /// Finds the three controllers' mounts and makes our directory in each; none when one is missing or closed.
+    /// Finds the three controllers' mounts and makes the warden's directory in each; none when one
+    /// is missing or not writable.
     #[must_use]
     pub fn detect(name: &str) -> Option<Self> {
         let [memory, pids, freezer] = tops(name);
@@ -69,17 +71,17 @@ impl Hierarchies {
         [&self.memory, &self.pids, &self.freezer]
     }
 
-    /// Where processes are counted.
+    /// The directory in which processes are counted.
     pub(super) fn pids(&self) -> &Path {
         &self.pids
     }
 
-    /// Our directory in the hierarchy of the processors.
+    /// The warden's directory in the hierarchy of the cpu controller.
     pub(super) fn processors(&self) -> Option<&Path> {
         self.cpu.as_ref().map(|hierarchy| &*hierarchy.dir)
     }
 
-    /// Has sandboxes begin in one group of that weight. False where there is none to be had.
+    /// Lets sandboxes begin in one group of that weight. False where no such group can be made.
     pub(super) fn weigh_together(&mut self, weight: u32) -> bool {
         let Some(hierarchy) = &mut self.cpu else { return false };
         let shares = shares(weight).to_string();
@@ -87,7 +89,7 @@ impl Hierarchies {
         hierarchy.holds_all
     }
 
-    /// Where a sandbox enters: a file for each hierarchy.
+    /// The files by which a sandbox enters the group: one for each hierarchy.
     pub(super) fn entrances(&self, group: &Group) -> Vec<PathBuf> {
         let common = self.cpu.iter().filter(|hierarchy| hierarchy.holds_all);
         let common = common.map(|hierarchy| hierarchy.dir.join("cgroup.procs"));
@@ -103,7 +105,8 @@ impl Hierarchies {
                 return Err(error);
             }
         }
-        // A limit of memory here is none of swap: what reaches it is not swapped out but killed.
+        // This limit covers memory without swap: a process that reaches it is killed, not swapped
+        // out.
         let _ = write_to(&self.memory.join(&group.name).join("memory.swappiness"), "0");
         Ok(())
     }
@@ -129,12 +132,13 @@ impl Hierarchies {
         write_to(&self.pids.join(&group.name).join("pids.max"), &limits.pids.to_string())
     }
 
-    /// Counts them from now on: without a limit of theirs nobody is charged for them here. Beyond it a socket gets the least
-    /// that the kernel gives any (tcp(7), `tcp_rmem` and `tcp_wmem`), and nothing is killed.
+    /// Starts counting socket buffers: without a limit they are charged to no group. Above the
+    /// limit a socket gets the kernel's minimum (tcp(7), `tcp_rmem` and `tcp_wmem`), and nothing is
+    /// killed.
     pub(super) fn limit_sockets(&self, group: &Group, bytes: u64) -> io::Result<()> {
         let limit = self.memory.join(&group.name).join("memory.kmem.tcp.limit_in_bytes");
         match write_to(&limit, &bytes.to_string()) {
-            // A kernel that does not count them.
+            // This kernel does not count them.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             written => written,
         }
@@ -171,7 +175,7 @@ impl Hierarchies {
         let pids: Vec<i32> = listed.lines().filter_map(|line| line.parse().ok()).collect();
         let home = if hierarchy.holds_all { &hierarchy.dir } else { &hierarchy.beside };
         move_to(&home.join("cgroup.procs"), &pids)?;
-        // What still ends in it is no reason to fail: it goes with the group.
+        // A process that still ends there is no reason to fail: the directory goes with the group.
         let _ = fs::remove_dir(&dir);
         Ok(())
     }
@@ -201,7 +205,8 @@ impl Hierarchies {
         let _ = write_to(&self.freezer.join(&group.name).join("freezer.state"), "THAWED");
     }
 
-    /// Names and files that the kernel remembers are among its memory, and are its to take back: it does not tell them apart.
+    /// The kernel's memory includes names and files that it can reclaim: version 1 does not tell
+    /// them apart.
     pub(super) fn held(&self, group: &Group) -> Held {
         let dir = self.memory.join(&group.name);
         let text = fs::read_to_string(dir.join("memory.stat")).unwrap_or_default();
@@ -246,7 +251,8 @@ impl CpuHierarchy {
         let beside = if own.is_dir() { own } else { mount };
         let writable = rustix::fs::statvfs(&beside)
             .is_ok_and(|stat| !stat.f_flag.contains(StatVfsMountFlags::RDONLY));
-        // A new group of processors to run on holds none (cpuset(7)): where they are one hierarchy, nothing could enter ours.
+        // A new cpuset group has no processors to run on (cpuset(7)): where cpu and cpuset are one
+        // hierarchy, no process could enter the warden's.
         if !writable || beside.join("cpuset.cpus").exists() {
             return None;
         }
@@ -255,7 +261,7 @@ impl CpuHierarchy {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return None,
             _ => {}
         }
-        // A kernel may weigh without limiting: CONFIG_CFS_BANDWIDTH.
+        // A kernel may have weights without quotas: CONFIG_CFS_BANDWIDTH.
         let limits = beside.join("cpu.cfs_quota_us").exists();
         Some(Self { beside, dir, holds_all: false, limits })
     }
@@ -265,8 +271,8 @@ impl CpuHierarchy {
     }
 }
 
-/// A weight as this version has it: a thread's is 1024 here and 100 there. The kernel takes 2 to 2^18
-/// (`MIN_SHARES` and `MAX_SHARES` of kernel/sched).
+/// A weight on the scale of version 1: a thread's is 1024 here and 100 in version 2. The kernel
+/// takes 2 to 2^18 (`MIN_SHARES` and `MAX_SHARES` of kernel/sched).
 fn shares(weight: u32) -> u64 {
     (u64::from(weight) * 1024 / 100).clamp(2, 1 << 18)
 }
@@ -278,7 +284,8 @@ fn below(dir: &Path) -> impl Iterator<Item = (PathBuf, String)> {
     dirs.map(|entry| (entry.path(), entry.file_name().to_string_lossy().into_owned()))
 }
 
-/// Our directories that an earlier start of this name has left in the hierarchy of the processors: it may have been elsewhere.
+/// Directories that an earlier start with this name has left in the hierarchy of the cpu
+/// controller. Its own group may have been another one.
 pub(super) fn processors_of(name: &str) -> Vec<PathBuf> {
     let (mut found, mut open) = (Vec::new(), Vec::from_iter(mount_of("cpu")));
     while let Some(dir) = open.pop() {
@@ -289,7 +296,7 @@ pub(super) fn processors_of(name: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Where our directory is, or would be, in the hierarchy of each controller.
+/// The warden's directory in the hierarchy of each controller, whether it exists or not.
 pub(super) fn tops(name: &str) -> [Option<PathBuf>; 3] {
     CONTROLLERS.map(|controller| mount_of(controller).map(|at| at.join(name)))
 }

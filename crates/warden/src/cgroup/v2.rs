@@ -1,14 +1,15 @@
 //! Cgroups, version 2: a directory for each sandbox, with a zygote's slots below the zygote's own.
 //!
 //! ```text
-//!   lambswool-…/           ours, below the group that was delegated to us (beside `supervisor`, where worker and warden
-//!     │                    then are), else at the top: see `sys::unified`
-//!     s1/                  a zygote's: cgroup.procs belongs to its uid, so that it may move what is below
+//!   lambswool-…/           the warden's, below a delegated group (beside `supervisor`, which then holds
+//!     │                    worker and warden), else at the top: see `sys::unified`
+//!     s1/                  a zygote's: cgroup.procs belongs to its uid, so that it may move processes below
 //!       self/              the zygote
 //!       s2/                a slot of it ─ an instance is in s2/self likewise
 //!         self/
 //! ```
-//! Processes live in leaves only (`self`), because a group whose controllers are on for others may hold none itself.
+//! Processes live in leaves only (`self`): a group that enables controllers for its children may
+//! hold none.
 
 use std::fs;
 use std::io;
@@ -25,14 +26,14 @@ use crate::protocol::{Cpu, Limits};
 
 const CONTROLLERS: [&str; 2] = ["memory", "pids"];
 
-/// Switched on for our directory, which weighs as a whole; below it on the way to the sandbox that first asks for it, and no
-/// further: the others are scheduled as if it were not there.
+/// Enabled for the warden's directory, which weighs as a whole. Below, it is enabled only on the
+/// way to a sandbox that asks for it: the others are scheduled as if it were not there.
 const CPU: [&str; 1] = ["cpu"];
 
-/// Most that a group may weigh (cgroup-v2.rst: `cpu.weight`).
+/// The maximum weight of a group (cgroup-v2.rst: `cpu.weight`).
 const MAX_WEIGHT: u32 = 10_000;
 
-/// Our directory.
+/// The warden's directory.
 #[derive(Debug)]
 pub struct Hierarchy {
     dir: PathBuf,
@@ -43,8 +44,8 @@ pub struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// Makes our directory below the group that was delegated to us, else at the top of the hierarchy as the warden sees
-    /// it; none when the memory and pids controllers cannot be had at either.
+    /// Makes the warden's directory below a delegated group, else at the top of the hierarchy as
+    /// the warden sees it. None when neither has the memory and pids controllers.
     #[must_use]
     pub fn detect(name: &str) -> Option<Self> {
         let parent_groups = UnifiedHierarchy::find()?.parent_groups();
@@ -65,7 +66,7 @@ impl Hierarchy {
         Ok(Self { dir, path, parent: parent.clone(), cpu })
     }
 
-    /// Whether somebody gave us the group that holds our directory.
+    /// Whether the group above the warden's directory was delegated.
     #[must_use]
     pub fn delegated(&self) -> bool {
         self.parent.delegated
@@ -103,25 +104,25 @@ impl Hierarchy {
     }
 
     pub(super) fn limit(&self, group: &Group, limits: Limits) -> io::Result<()> {
-        // On the leaf: what is forked from a zygote has limits of its own.
+        // On the leaf: forks of a zygote have limits of their own.
         let own = self.dir(group).join("self");
         write_to(&own.join("memory.max"), &limits.memory_bytes.to_string())?;
-        // Where there is swap: a limit of memory is one of memory and swap.
+        // Forbids swap, where there is any: the limit is one of memory and swap together.
         let _ = write_to(&own.join("memory.swap.max"), "0");
         write_to(&own.join("pids.max"), &limits.pids.to_string())
     }
 
-    /// Gives our directory that weight, and the worker's and the warden's group, where it is one, no less: as one thread for
-    /// each processor. False where the controller cannot be had.
+    /// Gives the warden's directory that weight, and at least the same to the group of worker and
+    /// warden, if there is one. False where the controller is unavailable.
     pub(super) fn weigh_together(&mut self, weight: u32) -> bool {
-        // A host may have the controller and not hand it on: cgroup-v2.rst, "RT processes".
+        // A host may have the controller and be unable to enable it: cgroup-v2.rst, "RT processes".
         self.cpu = self.cpu && self.parent.enable(&CPU).is_ok();
         if !self.cpu {
             return false;
         }
         let weight = weight.min(MAX_WEIGHT).to_string();
         if self.parent.delegated {
-            // Not there where the unit's processes are elsewhere.
+            // Does not exist where the unit's processes are elsewhere.
             let _ = write_to(&self.parent.dir.join(SUPERVISOR).join("cpu.weight"), &weight);
         }
         write_to(&self.dir.join("cpu.weight"), &weight).is_ok()
@@ -131,7 +132,8 @@ impl Hierarchy {
         self.cpu
     }
 
-    /// The quota is the leaf's; the weight is that of the whole group beside what else was forked from the same zygote.
+    /// The quota is the leaf's. The weight is that of the whole group among the forks of the same
+    /// zygote.
     pub(super) fn limit_cpu(&self, group: &Group, cpu: Cpu) -> io::Result<()> {
         if !self.cpu {
             return Ok(());
@@ -148,7 +150,7 @@ impl Hierarchy {
 
     pub(super) fn unlimit_cpu(&self, group: &Group) -> io::Result<()> {
         match self.set_cpu(group, Cpu::UNLIMITED) {
-            // It was never switched on.
+            // It was never enabled.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             set => set,
         }
@@ -189,7 +191,7 @@ impl Hierarchy {
     pub(super) fn held(&self, group: &Group) -> Held {
         let text = fs::read_to_string(self.dir(group).join("self/memory.stat")).unwrap_or_default();
         let of = |name| stat(&text, name).unwrap_or(0);
-        // Linux 5.18; before that its parts.
+        // Linux 5.18; before that the sum of its parts.
         let kernel = stat(&text, "kernel").map(|all| all.saturating_sub(of("slab_reclaimable")));
         let kernel = kernel.unwrap_or_else(|| of("slab_unreclaimable") + of("percpu"));
         Held { memory: of("anon") + of("shmem"), kernel: of("sock") + kernel }
@@ -210,8 +212,8 @@ impl Hierarchy {
     }
 }
 
-/// All directories of this name, wherever in the hierarchy an earlier start has made them: it may have been in another
-/// unit.
+/// All directories of this name anywhere in the hierarchy: an earlier start may have been in
+/// another unit.
 pub(super) fn named(name: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open: Vec<PathBuf> =
@@ -259,7 +261,7 @@ mod tests {
         assert!(!ours.named_in(&group, "0::/unit/unit/lambswool-x/s1/s7/self\n"));
     }
 
-    /// Directories with the files that a kernel would put there, for groups of these names.
+    /// A directory tree with the files that a kernel would have there, for groups of these names.
     fn pretended(names: &[&str]) -> (tempfile::TempDir, Hierarchy) {
         let top = tempfile::tempdir().unwrap();
         let dir = top.path().join("lambswool-x");
@@ -294,7 +296,8 @@ mod tests {
         for dir in ["s1/s8", "s2"] {
             assert_eq!(read(&format!("lambswool-x/{dir}/cgroup.subtree_control")), "", "{dir}");
         }
-        // The quota is the leaf's: what a zygote forks has its own. The weight is that of the whole.
+        // The quota is the leaf's: forks of a zygote have their own. The weight is that of the
+        // whole.
         assert_eq!(read("lambswool-x/s1/s7/self/cpu.max"), "25000 100000");
         assert_eq!(read("lambswool-x/s1/s7/cpu.weight"), "30");
         assert_eq!(read("lambswool-x/s1/self/cpu.max"), "");
@@ -311,7 +314,7 @@ mod tests {
         assert_eq!(read("cgroup.subtree_control"), "+cpu");
         assert_eq!(read("lambswool-x/cpu.weight"), "800");
         assert_eq!(read("supervisor/cpu.weight"), "800");
-        // Nothing is switched on for single sandboxes.
+        // No controller is enabled for single sandboxes.
         assert_eq!(read("lambswool-x/cgroup.subtree_control"), "");
         assert!(ours.weigh_together(12_800));
         assert_eq!(read("lambswool-x/cpu.weight"), "10000");

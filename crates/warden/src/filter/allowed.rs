@@ -1,19 +1,19 @@
-//! What is allowed whatever the arguments, in groups, and why.
+//! System calls that are allowed with any arguments, in groups with reasons.
 
 use super::{Call, calls};
 
-/// Calls that stand together for one reason.
+/// System calls that are allowed for one reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
-    /// Its name.
+    /// The group's name.
     pub name: &'static str,
-    /// Why they are allowed, and what holds them.
+    /// Why they are allowed, and what limits them.
     pub reason: &'static str,
-    /// Which.
+    /// The system calls of the group.
     pub calls: &'static [Call],
 }
 
-/// The allow-list; calls that are judged by their arguments are [`super::build`]'s.
+/// The allow-list. [`super::build`] adds calls that are judged by their arguments.
 pub const GROUPS: &[Group] = &[
     Group {
         name: "files",
@@ -96,7 +96,7 @@ pub const GROUPS: &[Group] = &[
     },
 ];
 
-/// Those of x86-64; younger architectures have none.
+/// System calls of x86-64 that younger architectures do not have.
 #[cfg(target_arch = "x86_64")]
 const OLDER: &[Call] = calls![
     SYS_open SYS_creat SYS_stat SYS_lstat SYS_access SYS_getdents SYS_mkdir SYS_rmdir SYS_unlink

@@ -1,6 +1,7 @@
-//! `ioctl` without the requests that tell of the file system that layers are on: which it is, by its name for the host
-//! (ioctl_fs.h: label, UUID, place in sysfs), and where on its disk a file lies, with whom it shares that place and what is read
-//! of it (fiemap.rst). Answered as by a file system that has no such request (ENOTTY, ioctl(2)).
+//! `ioctl` without requests that reveal the file system below the layers: its identity on the host
+//! (ioctl_fs.h: label, UUID, entry in sysfs), and where on its disk a file lies, which files share
+//! that place, and what is cached of it (fiemap.rst). The answer is that of a file system without
+//! such a request (ENOTTY, ioctl(2)).
 
 use std::collections::BTreeMap;
 
@@ -8,19 +9,21 @@ use libc::c_long;
 
 use super::program::{Case, Rule, Test};
 
-/// The part of a request's number that says whose it is (ioctl-number.rst).
+/// The part of a request's number that names its subsystem (ioctl-number.rst).
 const TYPE: u32 = 0xff00;
 
-/// Types of requests that no function needs: those that name the file system, those of Btrfs and XFS.
+/// Types of requests that no function needs: those that name the file system, those of Btrfs and
+/// XFS.
 const TYPES: [u32; 3] = [0x15 << 8, 0x94 << 8, (b'X' as u32) << 8];
 
-/// Those of these types that concern a file of the caller's own: `FICLONE`, `FICLONERANGE`, `FS_IOC_FSGETXATTR`, `FS_IOC_FSSETXATTR`.
+/// Exceptions, which concern a file of the caller's own: `FICLONE`, `FICLONERANGE`,
+/// `FS_IOC_FSGETXATTR`, `FS_IOC_FSSETXATTR`.
 const NEEDED: [u32; 4] = [0x4004_9409, 0x4020_940d, 0x801c_581f, 0x401c_5820];
 
-/// `FS_IOC_FIEMAP`, `EXT4_IOC_GET_ES_CACHE`, `EXT4_IOC_GETFSUUID`, among those that are needed.
+/// Refused requests of other types: `FS_IOC_FIEMAP`, `EXT4_IOC_GET_ES_CACHE`, `EXT4_IOC_GETFSUUID`.
 const REFUSED: [u32; 3] = [0xc020_660b, 0xc020_662a, 0x8008_662c];
 
-/// Takes them out of what is allowed already.
+/// Removes these requests from the allowed ones.
 pub(super) fn keep_requests(rules: &mut BTreeMap<c_long, Rule>) {
     let types = TYPES.map(|value| (1, Test::NotMasked { mask: TYPE, value }));
     let refused = REFUSED.map(|number| (1, Test::IsNot(number)));
@@ -55,14 +58,14 @@ mod tests {
                 })
             })
         };
-        // TCGETS, FIONREAD, FIOCLEX, SIOCGIFCONF, FS_IOC_GETFLAGS, TIOCGPTN, and those that are needed.
+        // TCGETS, FIONREAD, FIOCLEX, SIOCGIFCONF, FS_IOC_GETFLAGS, TIOCGPTN, and the exceptions.
         for number in
             [0x5401, 0x541b, 0x5451, 0x8912, 0x8008_6601, 0x8004_5430].iter().chain(&NEEDED)
         {
             assert!(passes(*number), "{number:x}");
         }
-        // FS_IOC_GETFSUUID, FS_IOC_GETFSSYSFSPATH, FS_IOC_GETFSLABEL, BTRFS_IOC_FS_INFO, BTRFS_IOC_DEV_INFO, FIDEDUPERANGE,
-        // XFS_IOC_FSGEOMETRY, XFS_IOC_GETBMAPX, FITRIM.
+        // FS_IOC_GETFSUUID, FS_IOC_GETFSSYSFSPATH, FS_IOC_GETFSLABEL, BTRFS_IOC_FS_INFO,
+        // BTRFS_IOC_DEV_INFO, FIDEDUPERANGE, XFS_IOC_FSGEOMETRY, XFS_IOC_GETBMAPX, FITRIM.
         for number in [
             0x8011_1500,
             0x8081_1501,

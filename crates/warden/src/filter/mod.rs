@@ -1,9 +1,11 @@
-//! The system calls that Python and its libraries may make: an allow-list, a reason for each group.
+//! The system calls that Python and its libraries may make: an allow-list, with a reason for each
+//! group.
 //!
-//! It is installed once, in a root zygote, before Python is executed, and inherited by everything that is forked from
-//! it: inheriting costs nothing, and the kernel answers calls that are allowed whatever their arguments from a bitmap.
-//! Everything else is ENOSYS, as on a kernel that lacks it, so that libraries take their fallbacks: [`refused`] says what
-//! that keeps from whom. `docs/developer/system-calls.md` is written from these lists.
+//! A root zygote installs it once, before Python is executed, and every fork inherits it.
+//! Inheriting costs nothing, and the kernel answers unconditionally allowed calls from a bitmap.
+//! Every other call is ENOSYS, as on a kernel that lacks it, so that libraries take their
+//! fallbacks. [`refused`] says what the refused calls would reveal or allow.
+//! `docs/developer/system-calls.md` is written from these lists.
 
 pub mod allowed;
 mod file_systems;
@@ -28,12 +30,12 @@ macro_rules! calls {
 }
 use calls;
 
-/// For whom a filter is.
+/// Which kind of sandbox a filter is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Forks into slots: may enter a user namespace, make a PID namespace, chroot.
     Zygote,
-    /// None of that.
+    /// May do none of that.
     Instance,
 }
 
@@ -47,10 +49,11 @@ const NAMESPACES: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWNET)
     .unsigned_abs();
 
-/// And the one that makes a child for the caller's own parent: a root zygote's is the warden, which would never wait for it.
+/// Also refused: a child of the caller's own parent. A root zygote's parent is the warden, which
+/// would never wait for it.
 const PARENT: u32 = libc::CLONE_PARENT.unsigned_abs();
 
-/// Those of all roles and networks.
+/// The filters of all roles and networks.
 #[derive(Debug)]
 pub(crate) struct Filters {
     zygotes: OfNetworks,
@@ -78,7 +81,7 @@ impl Filters {
         Self { zygotes: of_role(Role::Zygote), instances: of_role(Role::Instance) }
     }
 
-    /// That of one of them.
+    /// The filter of one role and network.
     pub(crate) fn of(&self, role: Role, network: Network) -> &Program {
         let of_role = match role {
             Role::Zygote => &self.zygotes,
@@ -92,8 +95,9 @@ impl Filters {
     }
 }
 
-/// Builds the filter. `unix_sockets` is false where abstract sockets have no Landlock scope (before Linux 6.12): all
-/// sandboxes of a network class share one network namespace, and with it the abstract names.
+/// Builds the filter. `unix_sockets` is false where abstract sockets have no Landlock scope (before
+/// Linux 6.12): all sandboxes of a network class share one network namespace, and with it the
+/// abstract names.
 #[must_use]
 pub fn build(role: Role, unix_sockets: bool, isolation: Isolation, network: Network) -> Program {
     let mut rules: BTreeMap<c_long, Rule> = BTreeMap::new();
@@ -101,12 +105,13 @@ pub fn build(role: Role, unix_sockets: bool, isolation: Isolation, network: Netw
         rules.insert(*number, Rule::Always);
     }
     if network == Network::Host {
-        // A socket that has no port is given one, and Landlock's rules are about those that ask for theirs.
+        // `listen` gives a socket a port if it has none, and Landlock's rules are only about
+        // explicit ports.
         rules.remove(&libc::SYS_listen);
     }
     rules.insert(libc::SYS_clone, clone_flags(isolation));
     let own = |instance| network.own(instance, isolation.own);
-    // Who makes a network has every capability there.
+    // The maker of a network namespace has every capability there.
     let administers = role == Role::Zygote
         && own(true).has(Namespaces::NETWORK)
         && isolation.has(Defence::FilterNetworkAdmin);
@@ -148,8 +153,9 @@ fn is(value: i32) -> Test {
     Test::Is(value.unsigned_abs())
 }
 
-/// dnotify sees other sandboxes' opens of shared files, as inotify does. A hint of how long an inode's data will live stays with the
-/// inode, for all who open it to read; before Linux 6.9 any descriptor could set it.
+/// dnotify sees other sandboxes' opens of shared files, as inotify does. A hint of the lifetime of
+/// an inode's data stays with the inode and is readable by all who open it; before Linux 6.9 any
+/// descriptor could set it.
 fn requests_of_files(isolation: Isolation) -> Rule {
     let refused =
         [(Defence::FilterNotify, libc::F_NOTIFY), (Defence::FilterFileSystems, F_SET_RW_HINT)];
@@ -162,8 +168,9 @@ fn requests_of_files(isolation: Isolation) -> Rule {
 /// `F_LINUX_SPECIFIC_BASE + 12` (linux/fcntl.h).
 const F_SET_RW_HINT: i32 = 1036;
 
-/// Cookies of core scheduling leave the other threads of a core idle while one runs (core-scheduling.rst), whichever sandbox's they are;
-/// merged pages tell by the time of a write whether another has the same (ksm.rst).
+/// Cookies of core scheduling leave the other threads of a core idle while one runs
+/// (core-scheduling.rst), also those of other sandboxes. Merged pages reveal by the time of a write
+/// whether another sandbox has the same page (ksm.rst).
 const SHARED_BY_PROCESSES: [i32; 2] = [PR_SCHED_CORE, PR_SET_MEMORY_MERGE];
 
 /// Linux 5.14 (linux/prctl.h).
@@ -186,16 +193,17 @@ fn keep_options_of_processes(rules: &mut BTreeMap<c_long, Rule>, isolation: Isol
     rules.insert(libc::SYS_madvise, unmerged());
 }
 
-/// Advice on memory but that its pages be merged with others' (MADV_MERGEABLE), for each range what PR_SET_MEMORY_MERGE is for all: EINVAL,
-/// as on a kernel without merging.
+/// Any advice on memory except to merge its pages with others' (MADV_MERGEABLE), which is
+/// PR_SET_MEMORY_MERGE for one range: EINVAL, as on a kernel without merging.
 #[must_use]
 pub fn unmerged() -> Rule {
     let other = Test::IsNot(libc::MADV_MERGEABLE.unsigned_abs());
     Rule::WhenElse(vec![vec![(2, other)]], libc::EINVAL)
 }
 
-/// Files of layers are everybody's, and so are their pages in memory: whoever may read one could have them thrown out
-/// (`invalidate_mapping_pages` asks for no permission), and others' starts would wait for the disk.
+/// Files of layers are shared, and so are their pages in memory. Any reader could have them dropped
+/// (`invalidate_mapping_pages` asks for no permission), and other sandboxes' starts would wait for
+/// the disk.
 fn advice_on_files(isolation: Isolation) -> Rule {
     if !isolation.has(Defence::FilterPageCache) {
         return Rule::Always;
@@ -204,8 +212,9 @@ fn advice_on_files(isolation: Isolation) -> Rule {
     Rule::WhenElse(vec![vec![(3, other)]], 0)
 }
 
-/// The limit of core files stays at 1: a host that pipes them to a program obeys 1 and not 0 (core(5)). A program that sets
-/// it for itself, as many do before they start a child, is told that it has: there is no core file either way.
+/// The limit on core files stays at 1: a host that pipes them to a program obeys 1 and not 0
+/// (core(5)). A program that sets it, as many do before they start a child, is told that it has:
+/// there is no core file either way.
 fn keep_core_limit(rules: &mut BTreeMap<c_long, Rule>) {
     let other = Test::IsNot(libc::RLIMIT_CORE);
     rules.insert(libc::SYS_setrlimit, Rule::WhenElse(vec![vec![(0, other)]], 0));
@@ -213,8 +222,9 @@ fn keep_core_limit(rules: &mut BTreeMap<c_long, Rule>) {
     rules.insert(libc::SYS_prlimit64, Rule::WhenElse(vec![vec![(1, other)], read], 0));
 }
 
-/// Filters for system calls are programs, too, and compiled into the same memory: tens of megabytes for what one sandbox may
-/// have of processes. Only a zygote installs them, for what it forks (landing.c); that one refuses all further ones.
+/// Filters for system calls are programs too, which the kernel compiles into the same memory: one
+/// sandbox with all its processes could take tens of megabytes. Only a zygote installs filters, for
+/// its forks (landing.c); those refuse all further ones.
 fn refuse_filters(rules: &mut BTreeMap<c_long, Rule>, role: Role, isolation: Isolation) {
     if !isolation.has(Defence::FilterPrograms) {
         rules.insert(libc::SYS_seccomp, Rule::Always);
@@ -236,7 +246,7 @@ fn clone_flags(isolation: Isolation) -> Rule {
     Rule::When(vec![vec![(0, Test::Masked { mask, value: 0 })]])
 }
 
-/// What a zygote needs to land its forks: the namespaces that further zygotes and instances make for themselves.
+/// Calls that a zygote needs to land its forks: the namespaces of further zygotes and of instances.
 fn landing(rules: &mut BTreeMap<c_long, Rule>, zygotes: Namespaces, instances: Namespaces) {
     // Not by pidfd: that takes a process's namespaces, whatever the flags of the slot's own.
     rules.insert(libc::SYS_setns, Rule::When(vec![vec![(1, is(libc::CLONE_NEWUSER))]]));
@@ -262,7 +272,7 @@ mod tests {
         names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" ")
     }
 
-    /// The page that `docs/developer/system-calls.md` is.
+    /// The text of `docs/developer/system-calls.md`.
     #[cfg(target_arch = "x86_64")]
     fn page() -> String {
         use std::fmt::Write;

@@ -1,9 +1,10 @@
-//! Sockets by their arguments: which there are, and what is asked of them.
+//! Sockets by their arguments: which may be made, and which requests they accept.
 //!
-//! A zygote whose forks get a network of their own makes it itself, in a user namespace in which it has every capability. A
-//! malicious package there would have what the kernel has for administrators: devices and queues by netlink, packet filters'
-//! tables, IPsec, bridges, and the modules behind them. All of it is refused to such a zygote, and so to its forks: the C
-//! library's resolver does without netlink, `getifaddrs` fails. What is left is the loopback that a landing brings up.
+//! A zygote whose forks get a network of their own makes it itself, in a user namespace in which it
+//! has every capability. A malicious package there would reach the kernel's interfaces for
+//! administrators: devices and queues by netlink, packet filters' tables, IPsec, bridges, and the
+//! modules behind them. Such a zygote is refused all of it, and so are its forks. The C library's
+//! resolver works without netlink; `getifaddrs` fails. A landing can still bring up loopback.
 
 use std::collections::BTreeMap;
 
@@ -12,22 +13,23 @@ use libc::c_long;
 use super::is;
 use super::program::{Case, Rule, Test};
 
-/// From here on options of IPPROTO_IP are packet filters' and load balancers' (`IPT_BASE_CTL` and above).
+/// From here on options of IPPROTO_IP belong to packet filters and load balancers (`IPT_BASE_CTL`
+/// and above).
 const TABLES: u32 = 64;
 
-/// `IP6T_SO_SET_REPLACE`, `IP6T_SO_SET_ADD_COUNTERS`, which are `IP6T_SO_GET_INFO` and `IP6T_SO_GET_ENTRIES` to be read; other options
-/// of IPPROTO_IPV6 have numbers around them.
+/// `IP6T_SO_SET_REPLACE` and `IP6T_SO_SET_ADD_COUNTERS`, whose numbers are `IP6T_SO_GET_INFO` and
+/// `IP6T_SO_GET_ENTRIES` when read; other options of IPPROTO_IPV6 have numbers around them.
 const TABLES_6: [i32; 2] = [64, 65];
 
 /// `IP6T_SO_GET_REVISION_MATCH` and `IP6T_SO_GET_REVISION_TARGET`: they load modules.
 const REVISIONS_6: [i32; 2] = [68, 69];
 
-/// Requests of sockets (`SIOC…`), and the part of them that concerns addresses, flags and routes. Behind it stand those of bridges,
-/// VLANs, tunnels, link parameters and drivers.
+/// Requests of sockets (`SIOC…`): mask and value of those about addresses, flags and routes. The
+/// next numbers belong to bridges, VLANs, tunnels, link parameters and drivers.
 const REQUESTS: (u32, u32) = (0xffff_ff00, 0x8900);
 const PLAIN_REQUESTS: (u32, u32) = (0xffff_ffc0, 0x8900);
 
-/// Above a socket's type stand flags.
+/// Compares a socket's type without the flags above it.
 fn type_is(kind: i32) -> Test {
     Test::Masked { mask: 0xf, value: kind.unsigned_abs() }
 }
@@ -36,15 +38,16 @@ fn is_not(value: &i32) -> Test {
     Test::IsNot(value.unsigned_abs())
 }
 
-/// What `socket` and `socketpair` may make.
+/// The sockets that `socket` and `socketpair` may make.
 pub(super) fn socket_families(unix_sockets: bool, netlink: bool) -> (Rule, Rule) {
-    // getaddrinfo and getifaddrs ask the kernel for addresses; no other netlink family (no namespace stops AF_VSOCK).
+    // getaddrinfo and getifaddrs ask the kernel for addresses; no other netlink family (no
+    // namespace stops AF_VSOCK).
     let mut sockets = Vec::new();
     if netlink {
         sockets.push(vec![(0, is(libc::AF_NETLINK)), (2, is(libc::NETLINK_ROUTE))]);
     }
-    // TCP and UDP alone: other protocols bring modules along that nobody here needs. Both families in one test: they
-    // differ by one bit.
+    // TCP and UDP alone: other protocols load modules that no function needs. One test covers both
+    // families: they differ by one bit.
     const BIT: i32 = libc::AF_INET ^ libc::AF_INET6;
     const _: () = assert!(BIT.count_ones() == 1 && libc::AF_INET & BIT == 0);
     let internet = Test::Masked { mask: !BIT.unsigned_abs(), value: libc::AF_INET.unsigned_abs() };
@@ -55,8 +58,9 @@ pub(super) fn socket_families(unix_sockets: bool, netlink: bool) -> (Rule, Rule)
             sockets.push(vec![(0, internet), (1, type_is(kind)), (2, is(protocol))]);
         }
     }
-    // The kernel makes both sockets of a pair before their family says that it has no pairs: AF_UNIX only. Without a
-    // scope no datagrams, because such a socket could still be bound and connected by an abstract name.
+    // The kernel makes both sockets of a pair before it finds that their family has no pairs:
+    // AF_UNIX only. Without a scope no datagrams, because such a socket could still be bound and
+    // connected by an abstract name.
     let mut pairs = Vec::new();
     if unix_sockets {
         sockets.push(vec![(0, is(libc::AF_UNIX))]);
@@ -69,19 +73,20 @@ pub(super) fn socket_families(unix_sockets: bool, netlink: bool) -> (Rule, Rule)
     (Rule::When(sockets), Rule::When(pairs))
 }
 
-/// What is kept from sockets.
+/// Which options and requests a filter refuses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {
-    /// Programs.
+    /// Refuse programs (packet filters of sockets).
     pub(super) no_programs: bool,
-    /// What only an administrator of the network has, which its maker is.
+    /// Refuse what only an administrator of the network may do: its maker is one.
     pub(super) administers: bool,
-    /// What others see of a socket in the network that sandboxes share.
+    /// Refuse what other sandboxes in a shared network could see of a socket.
     pub(super) shared: bool,
 }
 
-/// Memberships in multicast groups, joined, left, and by source (ip(7), ipv6(7)): a network lists those of all that are in it
-/// (`RTM_GETMULTICAST`). In one that reaches nothing they lead to nothing.
+/// Memberships in multicast groups, joined, left, and by source (ip(7), ipv6(7)): a network lists
+/// those of all its sockets (`RTM_GETMULTICAST`). In a network that reaches nothing they have no
+/// use.
 const MEMBERSHIPS: [i32; 11] = [
     libc::IP_ADD_MEMBERSHIP,
     libc::IP_DROP_MEMBERSHIP,
@@ -108,17 +113,19 @@ const MEMBERSHIPS_6: [i32; 10] = [
     MCAST_JOIN_GROUP + 6,
 ];
 
-/// linux/in.h; from the second one on: leave group, block and unblock a source, join and leave by source.
+/// linux/in.h; from the second on: leave group, block and unblock a source, join and leave by
+/// source.
 const IP_MSFILTER: i32 = 41;
 const MCAST_JOIN_GROUP: i32 = 42;
 
-/// linux/in6.h; the next leaves.
+/// linux/in6.h; the next number leaves.
 const IPV6_JOIN_ANYCAST: i32 = 27;
 
-/// Labels of flows are a network's, and one that is taken is refused to others (ipv6-flowlabel: `IPV6_FL_F_EXCL`).
+/// Flow labels belong to a network, and a taken one is refused to others (ipv6-flowlabel:
+/// `IPV6_FL_F_EXCL`).
 const IPV6_FLOWLABEL_MGR: i32 = 32;
 
-/// `setsockopt`, and for who administers a network `getsockopt` and `ioctl`, without what is refused.
+/// Restricts `setsockopt`, and for administrators of a network `getsockopt` and `ioctl`.
 pub(super) fn keep_options(rules: &mut BTreeMap<c_long, Rule>, kept: Kept) {
     let Kept { no_programs, administers, shared } = kept;
     let (mut set, mut read) = (Vec::new(), Vec::new());
@@ -157,7 +164,8 @@ pub(super) fn keep_options(rules: &mut BTreeMap<c_long, Rule>, kept: Kept) {
     }
 }
 
-/// Options that pass at these levels, where all tests hold; at all other levels every option does.
+/// Options that pass at these levels, where all tests hold; at all other levels every option
+/// passes.
 fn by_level(levels: &[(i32, Vec<Test>)]) -> Rule {
     let elsewhere: Case = levels.iter().map(|(level, _)| (1, is_not(level))).collect();
     let at = |(level, tests): &(i32, Vec<Test>)| -> Case {
@@ -167,8 +175,9 @@ fn by_level(levels: &[(i32, Vec<Test>)]) -> Rule {
     Rule::When(std::iter::once(elsewhere).chain(levels.iter().map(at)).collect())
 }
 
-/// None that gives a socket a program: the kernel compiles it, into memory that it counts for the whole host and charges
-/// to nobody. Where that is used up, filters like this one cannot be installed any more.
+/// No option that gives a socket a program: the kernel compiles it into memory that is limited for
+/// the whole host and charged to no cgroup. When that is used up, filters like this one cannot be
+/// installed any more.
 fn no_programs_of_sockets() -> Vec<Test> {
     let programs = [
         libc::SO_ATTACH_FILTER,
@@ -217,7 +226,8 @@ mod tests {
             assert!(passes(&rules, set, level, option), "{level} {option}");
             assert!(passes(&rules, read, level, option), "{level} {option}");
         }
-        // SO_ATTACH_FILTER, IP_XFRM_POLICY, IPT_SO_SET_REPLACE, ARPT_, EBT_, IP_VS_SO_SET_ADD, IPV6_XFRM_POLICY, IP6T_SO_SET_REPLACE.
+        // SO_ATTACH_FILTER, IP_XFRM_POLICY, IPT_SO_SET_REPLACE, ARPT_, EBT_, IP_VS_SO_SET_ADD,
+        // IPV6_XFRM_POLICY, IP6T_SO_SET_REPLACE.
         for (level, option) in
             [(1, 26), (0, 17), (0, 64), (0, 96), (0, 128), (0, 1154), (41, 35), (41, 64)]
         {
@@ -258,7 +268,8 @@ mod tests {
                 assert!(!passes(&rules, set, level, option.unsigned_abs()), "{level} {option}");
             }
         }
-        // SO_REUSEADDR, IP_TOS, IP_MULTICAST_TTL, IP_MULTICAST_LOOP, IPV6_V6ONLY, IPV6_MULTICAST_HOPS, TCP_NODELAY.
+        // SO_REUSEADDR, IP_TOS, IP_MULTICAST_TTL, IP_MULTICAST_LOOP, IPV6_V6ONLY,
+        // IPV6_MULTICAST_HOPS, TCP_NODELAY.
         for (level, option) in [(1, 2), (0, 1), (0, 33), (0, 34), (41, 26), (41, 18), (6, 1)] {
             assert!(passes(&rules, set, level, option), "{level} {option}");
         }

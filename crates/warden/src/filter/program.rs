@@ -5,10 +5,11 @@
 //!        │ ours                      ▲          │ no              ├──► ENOSYS
 //!        └── load the number ────────┘          ▼ …               └──► look at arguments ─► allow | ENOSYS
 //! ```
-//! A tree and not a chain, because of what installing costs: for each number that there is, the kernel walks the filter to
-//! learn whether the call is allowed whatever its arguments (`seccomp_cache_prepare`, Linux 5.11). A chain of 1240
-//! instructions takes about a millisecond at each start of an interpreter; here a walk is some ten instructions long, and
-//! installing takes a tenth of that (docs/developer/decisions/0005).
+//! A tree and not a chain, because of the cost of installing: for each system call the kernel runs
+//! the filter to learn whether the call is allowed with any arguments (`seccomp_cache_prepare`,
+//! Linux 5.11). A chain of 1240 instructions takes about a millisecond at each start of an
+//! interpreter. In a tree one run is some ten instructions long, and installing takes a tenth of
+//! that (docs/developer/decisions/0005).
 
 use std::collections::BTreeMap;
 
@@ -20,45 +21,45 @@ use libc::{
 /// Instructions, ready for `seccomp(2)`.
 pub type Program = Vec<sock_filter>;
 
-/// What an argument must be. Of its 64 bits the lower half is looked at, but for [`Test::Null`].
+/// A test of one argument. Compares the lower 32 of its 64 bits, except for [`Test::Null`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Test {
-    /// Equal.
+    /// Equal to this value.
     Is(u32),
-    /// Not equal.
+    /// Not equal to this value.
     IsNot(u32),
-    /// Equal in the bits of the mask.
+    /// Equal to `value` in the bits of the mask.
     Masked {
-        /// Which bits count.
+        /// The compared bits.
         mask: u32,
-        /// What they must be.
+        /// The expected bits.
         value: u32,
     },
-    /// Different in the bits of the mask.
+    /// Not equal to `value` in the bits of the mask.
     NotMasked {
-        /// Which bits count.
+        /// The compared bits.
         mask: u32,
-        /// What they must not be.
+        /// The forbidden bits.
         value: u32,
     },
-    /// No pointer: all of its bits are 0.
+    /// A null pointer: all 64 bits are 0.
     Null,
 }
 
-/// A call is allowed when all of them hold: `(position of the argument, test)`.
+/// A call is allowed when all of these hold: `(position of the argument, test)`.
 pub type Case = Vec<(u32, Test)>;
 
-/// What becomes of a system call that is in the list.
+/// The treatment of a listed system call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// Allowed.
+    /// Allowed with any arguments.
     Always,
     /// Allowed in any of these cases.
     When(Vec<Case>),
-    /// Allowed in any of these cases, else this error; 0 is none: answered with success and not done, for what only advises the
-    /// kernel, where an error would be the surprise.
+    /// Allowed in any of these cases, otherwise this error. Error 0 means: report success and do
+    /// nothing, for calls that only advise the kernel, where an error would be a surprise.
     WhenElse(Vec<Case>, i32),
-    /// Answered with success and not done in any of the first cases, else allowed in any of the second.
+    /// Reports success and does nothing in the first cases; allowed in the second.
     IgnoredOrWhen(Vec<Case>, Vec<Case>),
 }
 
@@ -72,16 +73,16 @@ const OURS: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 const OURS: u32 = 0xc000_00b7;
 
-/// What becomes of a call by another architecture's convention, whose numbers mean other calls.
+/// The treatment of calls by another architecture's convention, whose numbers mean other calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Foreign {
-    /// It kills.
+    /// The caller is killed.
     Killed,
-    /// It passes, whichever it is: the filter then holds nobody.
+    /// The call passes: the filter then stops nothing.
     Allowed,
 }
 
-/// Compiles an allow-list. What is not in it is ENOSYS, x32's numbers included.
+/// Compiles an allow-list. Every other call is ENOSYS, x32's numbers included.
 #[must_use]
 pub fn compile(rules: &BTreeMap<c_long, Rule>, foreign: Foreign) -> Program {
     let mut program = vec![
@@ -97,7 +98,7 @@ pub fn compile(rules: &BTreeMap<c_long, Rule>, foreign: Foreign) -> Program {
     program
 }
 
-/// From this number on, up to the next segment's.
+/// The rule from this number on, up to the next segment's.
 struct Segment<'a> {
     first: u32,
     rule: Option<&'a Rule>,
@@ -116,7 +117,8 @@ fn segments(rules: &BTreeMap<c_long, Rule>) -> Vec<Segment<'_>> {
         next = number + 1;
     }
     segments.push(Segment { first: next, rule: None });
-    // Those that are alike and meet become one; of two that begin at one number the first is empty.
+    // Adjacent segments with equal rules become one. Of two that begin at one number the first is
+    // empty.
     let mut merged: Vec<Segment<'_>> = Vec::new();
     for segment in segments {
         merged.pop_if(|last| last.first == segment.first);
@@ -166,7 +168,7 @@ fn allow_in(cases: &[Case], otherwise: sock_filter) -> Program {
     program
 }
 
-/// Answers so in any of these cases, or goes on behind itself.
+/// Returns `said` in any of these cases, or goes on with the next instruction.
 fn answer_in(cases: &[Case], said: sock_filter) -> Program {
     cases.iter().flat_map(|case| answer_when(case, said)).collect()
 }
@@ -221,7 +223,7 @@ fn refuse() -> sock_filter {
     fail(libc::ENOSYS)
 }
 
-/// The error 0 is none: the caller gets 0, and the kernel does nothing (seccomp(2)).
+/// Error 0 is no error: the caller gets 0, and the kernel does nothing (seccomp(2)).
 fn fail(error: i32) -> sock_filter {
     answer(SECCOMP_RET_ERRNO | error.unsigned_abs())
 }
@@ -238,7 +240,7 @@ mod tests {
 
     use super::*;
 
-    /// What the kernel would answer, and after how many instructions.
+    /// The kernel's answer, and the number of instructions it takes.
     fn run(
         program: &[sock_filter],
         architecture: u32,
@@ -312,7 +314,7 @@ mod tests {
         ]
     }
 
-    /// Those that the tests tell apart, with and without something in the upper half.
+    /// Values that the tests tell apart, with and without bits in the upper half.
     fn arguments() -> impl Strategy<Value = u64> {
         (0u64..4, prop::bool::weighted(0.3)).prop_map(|(low, high)| low | u64::from(high) << 32)
     }

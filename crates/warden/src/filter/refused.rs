@@ -1,7 +1,8 @@
-//! What is refused, by name: each group of calls that an ablation can let pass ([`crate::defence`]).
+//! Refused system calls, by name: each group is a defence that a test can switch off
+//! ([`crate::defence`]).
 //!
-//! The filter is an allow-list, so that whatever a later kernel adds is refused, too; what stands here is what would
-//! otherwise lead somewhere, and where.
+//! The filter is an allow-list, so calls of later kernels are refused too. This list only has calls
+//! that would lead an attacker somewhere, and says where.
 
 use super::{Call, calls};
 use crate::defence::Defence;
@@ -9,16 +10,16 @@ use crate::defence::Defence;
 /// Calls that are refused for one reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal {
-    /// The defence that it is.
+    /// The defence that refuses them.
     pub defence: Defence,
     /// Where the calls would lead.
     pub reason: &'static str,
-    /// Which.
+    /// The system calls of the group.
     pub calls: &'static [Call],
 }
 
-/// Those that an ablation can let pass. Flags of `clone`, families of sockets and `fcntl`'s notifications are arguments:
-/// [`super::build`].
+/// The refused calls that a test can let pass. Flags of `clone`, families of sockets and `fcntl`'s
+/// notifications are arguments: see [`super::build`].
 pub const REFUSALS: &[Refusal] = &[
     Refusal {
         defence: Defence::FilterNamespaces,
@@ -27,7 +28,7 @@ pub const REFUSALS: &[Refusal] = &[
     },
     Refusal {
         defence: Defence::FilterMounts,
-        reason: "whoever holds a root's descriptor and the namespace's capability could make its layers writable",
+        reason: "a process with a root's descriptor and the namespace's capability could make its layers writable",
         calls: calls![
             SYS_mount SYS_umount2 SYS_pivot_root SYS_open_tree SYS_move_mount SYS_fsopen SYS_fsconfig
             SYS_fsmount SYS_fspick SYS_mount_setattr
@@ -73,7 +74,7 @@ pub const REFUSALS: &[Refusal] = &[
     },
     Refusal {
         defence: Defence::FilterKeys,
-        reason: "key rings know no container: all sandboxes inherit the session ring of whoever started the worker",
+        reason: "key rings know no container: all sandboxes inherit the session ring of the user who started the worker",
         calls: calls![SYS_add_key SYS_request_key SYS_keyctl],
     },
     Refusal {
@@ -102,7 +103,7 @@ pub const REFUSALS: &[Refusal] = &[
     },
     Refusal {
         defence: Defence::FilterSockets,
-        reason: "families that no network namespace holds (vsock), that hear the host (uevents), that list or reach other sandboxes (sock_diag, usersock); protocols whose modules nobody needs",
+        reason: "families that no network namespace holds (vsock), that hear the host (uevents), that list or reach other sandboxes (sock_diag, usersock); protocols whose modules no function needs",
         calls: calls![SYS_socket SYS_socketpair],
     },
     Refusal {

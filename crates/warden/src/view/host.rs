@@ -1,4 +1,4 @@
-//! The host's processors and memory, looked at once.
+//! The host's processors and memory, read once.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,11 +8,12 @@ use super::{Key, MACHINE_FILES};
 
 const PROCESSORS: &str = "/sys/devices/system/cpu";
 
-/// What does not change, of what the host says of each processor. Nothing that follows its work: no frequency, no idle
-/// state.
+/// The host's constant facts about each processor. Nothing that follows its work: no frequency, no
+/// idle state.
 const TOPOLOGY: [&str; 4] = ["core_id", "physical_package_id", "die_id", "cluster_id"];
 
-/// Which processors share something with one, as a mask, and as a list in a file whose name ends with `_list`.
+/// Files about processors that share something with one, as a mask, and as a list in a file whose
+/// name ends with `_list`.
 const SHARED: [&str; 7] = [
     "core_cpus",
     "thread_siblings",
@@ -33,31 +34,31 @@ const CACHE: [&str; 7] = [
     "ways_of_associativity",
 ];
 
-/// See the module's own words.
+/// The host's processors and memory.
 #[derive(Debug)]
 pub(super) struct Machine {
-    /// Those that sandboxes may use, by the host's numbers, ascending.
+    /// The processors that sandboxes may use, by the host's numbers, ascending.
     allowed: Vec<usize>,
     cpuinfo: String,
-    /// Bytes.
+    /// Memory in bytes.
     memory: u64,
     moment: Moment,
-    /// For each allowed processor its files, relative to its directory.
+    /// The files of each allowed processor, relative to its directory.
     files: Vec<Vec<(PathBuf, Content)>>,
 }
 
 #[derive(Debug)]
 enum Content {
-    /// As the host has it.
+    /// The host's text.
     Text(String),
-    /// These processors, of which a view shows those that it has: `thread_siblings_list`.
+    /// A list of processors, of which a view shows those that it has: `thread_siblings_list`.
     List(Vec<usize>),
-    /// The same as the kernel prints a mask: `thread_siblings`, as wide as the host's.
+    /// The same as a mask, `thread_siblings`, as wide as the host's.
     Mask(Vec<usize>, String),
 }
 
 impl Machine {
-    /// What the host does not tell is left out: a sandbox without it works as one did before there were views.
+    /// Reads the host's files. Missing ones are left out: programs cope without them.
     pub(super) fn examine() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let cpuinfo = read("/proc/cpuinfo");
@@ -68,13 +69,13 @@ impl Machine {
         Self { allowed, cpuinfo, memory, moment, files }
     }
 
-    /// Those that a sandbox with a quota sees: as many as the quota makes, rounded up.
+    /// The processors that a sandbox with this quota sees: as many as the quota, rounded up.
     pub(super) fn processors(&self, quota: Option<u32>) -> &[usize] {
         let whole = quota.map_or(usize::MAX, |quota| quota.div_ceil(1000) as usize);
         &self.allowed[..whole.clamp(1, self.allowed.len())]
     }
 
-    /// What stands below `/sys/devices/system/cpu`.
+    /// The files below `/sys/devices/system/cpu`.
     pub(super) fn processor_files(&self, shown: &[usize]) -> Vec<(PathBuf, String)> {
         let list = format!("{}\n", texts::list(shown));
         let mut all: Vec<_> = ["online", "possible", "present"]
@@ -99,7 +100,7 @@ impl Machine {
         all
     }
 
-    /// What [`MACHINE_FILES`] hold, in their order.
+    /// The contents of [`MACHINE_FILES`], in their order.
     pub(super) fn proc_files(&self, key: Key, shown: &[usize]) -> [String; MACHINE_FILES.len()] {
         [
             texts::cpuinfo(&self.cpuinfo, shown),
@@ -111,13 +112,13 @@ impl Machine {
     }
 }
 
-/// The processors that this process may use, and with it whatever it starts.
+/// The processors that this process and its children may use.
 fn allowed() -> Vec<usize> {
     let mut found = Vec::new();
     if let Ok(set) = rustix::thread::sched_getaffinity(None) {
         found.extend((0..rustix::thread::CpuSet::MAX_CPU).filter(|number| set.is_set(*number)));
     }
-    // There is one, whatever else is not known.
+    // There is at least one.
     if found.is_empty() { vec![0] } else { found }
 }
 
@@ -131,8 +132,9 @@ fn files_of(number: usize) -> Vec<(PathBuf, Content)> {
         }
     };
     let as_it_is = |mut text: String| {
-        // sysfs says that each file is a page long, and that much room was made for it. Each sandbox that is started is forked
-        // from this process, and the fork copies the entries of all pages.
+        // sysfs reports a page as the length of each file, and that much room was allocated. Each
+        // started sandbox is forked from this process, and the fork copies the entries of all
+        // pages.
         text.shrink_to_fit();
         Some(Content::Text(text))
     };

@@ -1,34 +1,36 @@
-//! Which views are kept.
+//! A cache of views, with its rule of eviction.
 
 use std::collections::HashMap;
 
 use super::Key;
 
-/// After so many requests each counts half.
+/// Number of requests after which all counts are halved.
 const AGE: u32 = 1024;
 
-/// Views for the next sandbox with the same limits, at most so many.
+/// Views for the next sandbox with the same limits, up to a maximum number.
 ///
-/// The one gives way that was asked for least often of late; of several the one that was not asked for the longest. So a tenant with
-/// very many limits pushes out its own views, and not those that others use often.
+/// The view with the fewest recent requests is evicted; among equals the one that was requested
+/// longest ago. So a tenant with very many different limits pushes out its own views, and not those
+/// that others use often.
 #[derive(Debug)]
 pub(super) struct Kept<V> {
     most: usize,
-    /// Since counts were halved.
+    /// Requests since the counts were halved.
     requests: u32,
-    /// Requests for each, of late, those included that were not kept. No more than twice [`AGE`]: who was asked for once is forgotten.
+    /// Recent requests by key, also of keys without a view. At most twice [`HALVED_AFTER`] keys: a
+    /// key with a single request is forgotten.
     asked: HashMap<Key, u32>,
-    /// The one that was asked for last is the last.
+    /// The views, in the order of their last request.
     all: Vec<(Key, V)>,
 }
 
 impl<V> Kept<V> {
-    /// None yet.
+    /// An empty cache.
     pub(super) fn new(most: usize) -> Self {
         Self { most, requests: 0, asked: HashMap::new(), all: Vec::new() }
     }
 
-    /// The view with this key, which is asked for.
+    /// Counts a request, and returns the view with this key if there is one.
     pub(super) fn ask(&mut self, key: Key) -> Option<&V> {
         self.requests += 1;
         if self.requests == AGE {
@@ -45,7 +47,7 @@ impl<V> Kept<V> {
         self.all.last().map(|(_, view)| view)
     }
 
-    /// Keeps one that was not there when it was asked for. Returns the one that gives way.
+    /// Adds a view that was missing. Returns the evicted one.
     pub(super) fn keep(&mut self, key: Key, view: V) -> Option<V> {
         let asked = |(_, (key, _)): &(usize, &(Key, V))| self.asked.get(key).copied();
         let least = self.all.iter().enumerate().min_by_key(asked).map(|(at, _)| at);
@@ -64,7 +66,7 @@ mod tests {
         Key { memory, quota: None }
     }
 
-    /// Asks as a sandbox does. Returns whether a view had to be made.
+    /// Requests a view as a sandbox does. Returns whether it had to be made.
     fn ask(kept: &mut Kept<u64>, memory: u64) -> bool {
         if let Some(found) = kept.ask(key(memory)) {
             assert_eq!(*found, memory);
@@ -81,7 +83,7 @@ mod tests {
         let mut made = 0;
         for round in 0..1000 {
             made += common.iter().filter(|one| ask(&mut kept, **one)).count();
-            // Never the same two within what is kept.
+            // No key twice within the size of the cache.
             for one in 0..20 {
                 ask(&mut kept, 100 + (20 * round + one) % 60);
             }

@@ -1,18 +1,20 @@
-//! What a sandbox sees of processors and memory: `/sys`, and the files of `/proc` that are about the whole machine.
+//! A sandbox's view of processors and memory: `/sys`, and the files of `/proc` about the whole
+//! machine.
 //!
 //! ```text
 //!   /sys                    a view: one read-only tmpfs for each pair of limits, made once, bound into each root
-//!   /sys/devices/system/cpu   the host's processors, as many of them as the limit of processors makes whole
-//!   /sys/fs/cgroup            the limits, at the places where runtimes look for them (both versions)
+//!   /sys/devices/system/cpu   the host's processors, as many as the processor limit, rounded up
+//!   /sys/fs/cgroup            the limits, at the paths where runtimes look for them (both versions)
 //!   /sys/kernel/lambswool     cpuinfo, meminfo, stat, uptime, loadavg
 //!   /proc/cpuinfo, ...      links to those: the same for all sandboxes, whatever their limits
 //! ```
-//! Nothing here changes while a sandbox looks at it, so nothing here tells of other sandboxes or of the host's work. A
-//! zygote has `/proc` with these links alone; [`attach_proc`](crate::rootfs::attach_proc) puts an instance's own
-//! processes over it, with the same links.
+//! Nothing here changes while a sandbox lives, so nothing here reveals other sandboxes or the
+//! host's work. A zygote has `/proc` with these links alone;
+//! [`attach_proc`](crate::rootfs::attach_proc) mounts an instance's own processes over it, with the
+//! same links.
 //!
-//! One gives way when there are [`MAX_VIEWS`]: see [`Kept`]. A sandbox that has it bound keeps it: the kernel frees the file system
-//! with its last mount.
+//! At most [`MAX_VIEWS`] are kept: see [`ViewCache`]. A sandbox with an evicted view keeps it: the
+//! kernel frees the file system with its last mount.
 
 mod host;
 mod kept;
@@ -35,19 +37,19 @@ use crate::stages::Stages;
 /// The files of `/proc` that a view has instead of the host's.
 pub(crate) const MACHINE_FILES: [&str; 5] = ["cpuinfo", "meminfo", "stat", "uptime", "loadavg"];
 
-/// Where a view has them, below `/sys`.
+/// The directory of these files, below `/sys`.
 const FILES: &str = "kernel/lambswool";
 
-/// Views that are kept for the next sandbox with the same limits. Each takes a descriptor, and 200 KB of memory where
-/// there are few processors.
+/// Views that are kept for the next sandbox with the same limits. Each takes a descriptor, and 200
+/// KB of memory where there are few processors.
 pub(crate) const MAX_VIEWS: usize = 64;
 
-/// What a view depends on.
+/// The limits that a view depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
-    /// Bytes.
+    /// Memory in bytes.
     memory: u64,
-    /// Thousandths of a processor.
+    /// Processor quota, in thousandths of a processor.
     quota: Option<u32>,
 }
 
@@ -60,7 +62,7 @@ impl From<Limits> for Key {
 #[derive(Debug)]
 struct View {
     tree: OwnedFd,
-    /// Where it is attached, before Linux 6.15.
+    /// The mount point, before Linux 6.15.
     stage: Option<PathBuf>,
 }
 
@@ -76,7 +78,7 @@ pub(crate) struct Views {
 }
 
 impl Views {
-    /// Looks at the host once: what is shown of it later is what it was now.
+    /// Reads the host's files once: all views show this state.
     pub(crate) fn new(stages: Stages, attached: bool) -> Self {
         Self { machine: Machine::examine(), stages, attached, made: 0, kept: Kept::new(MAX_VIEWS) }
     }
@@ -84,7 +86,7 @@ impl Views {
     /// The view of a sandbox with these limits, to be attached at its `/sys`.
     ///
     /// # Errors
-    /// As `fsmount(2)` and `open_tree(2)`; ENOSPC and ENOMEM where it cannot be written.
+    /// As `fsmount(2)` and `open_tree(2)`; ENOSPC and ENOMEM where its files do not fit.
     pub(crate) fn of(&mut self, limits: Limits) -> io::Result<Tree> {
         let key = Key::from(limits);
         if let Some(view) = self.kept.ask(key) {
@@ -134,7 +136,7 @@ impl View {
     }
 }
 
-/// `/proc` before there are processes in it: links into the view.
+/// `/proc` without processes: links into the view.
 ///
 /// # Errors
 /// As `fsmount(2)`, `symlink(2)`.
@@ -147,7 +149,8 @@ pub(crate) fn links() -> io::Result<Tree> {
     Ok(tree)
 }
 
-/// Writes files into a new file system. Equal ones are one file with several names: there are tens for each processor.
+/// Writes files into a new file system. Equal files become one with several names: there are tens
+/// for each processor.
 struct Files<'a> {
     root: BorrowedFd<'a>,
     same: HashMap<String, PathBuf>,
@@ -173,7 +176,7 @@ impl Files<'_> {
         let mode = Mode::from_raw_mode(0o555);
         match mkdirat(self.root, path, mode) {
             Ok(()) => {
-                // Beside the mode asked for, the caller's umask has had its say.
+                // The caller's umask has changed the requested mode.
                 Ok(rustix::fs::chmodat(self.root, path, mode, AtFlags::empty())?)
             }
             Err(rustix::io::Errno::EXIST) => Ok(()),

@@ -1,16 +1,18 @@
-//! What the files say: plain functions of what was read from the host once. Formats: proc(5), the kernel's
-//! `Documentation/admin-guide/cputopology.rst`, `cgroup-v2.rst` and `cgroup-v1/memory.rst`.
+//! The contents of a view's files: pure functions of what was read from the host. Formats: proc(5),
+//! the kernel's `Documentation/admin-guide/cputopology.rst`, `cgroup-v2.rst` and
+//! `cgroup-v1/memory.rst`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Microseconds in which a quota of processors is used up or not.
+/// The period of a processor quota, in microseconds.
 const PERIOD: u64 = crate::cgroup::PERIOD;
 
-/// What version 1 says where there is no limit: the most, in whole pages.
+/// Version 1's value for no limit: the maximum, in whole pages.
 const NO_LIMIT_V1: u64 = i64::MAX as u64 / 4096 * 4096;
 
-/// Of a sandbox's memory, what it has already used when its program begins, at most: 32 MiB for the interpreter.
+/// Memory in bytes that a sandbox has used when its program begins, at most: 32 MiB for the
+/// interpreter.
 const IN_USE: u64 = 32 << 20;
 
 /// Processors as the kernel lists them: `0-3,8`.
@@ -44,7 +46,7 @@ pub(super) fn numbers(list: &str) -> Option<Vec<usize>> {
     Some(all)
 }
 
-/// Which bits of a mask are set: hexadecimal digits, a comma after each 32 bits.
+/// The set bits of a mask: hexadecimal digits, a comma after each 32 bits.
 pub(super) fn bits(mask: &str) -> Option<Vec<usize>> {
     let mut set = Vec::new();
     for (place, digit) in mask.chars().rev().filter(|digit| *digit != ',').enumerate() {
@@ -54,7 +56,7 @@ pub(super) fn bits(mask: &str) -> Option<Vec<usize>> {
     Some(set)
 }
 
-/// The reverse of [`bits`], as wide as another one.
+/// The reverse of [`bits`], as wide as another mask.
 pub(super) fn mask(set: &[usize], width: &str) -> String {
     let mut place = width.chars().filter(|digit| *digit != ',').count();
     let digit = |digit: char| {
@@ -68,12 +70,13 @@ pub(super) fn mask(set: &[usize], width: &str) -> String {
     width.chars().map(digit).collect()
 }
 
-/// Those that are in both.
+/// The numbers that are in both.
 pub(super) fn both(one: &[usize], other: &[usize]) -> Vec<usize> {
     one.iter().copied().filter(|number| other.contains(number)).collect()
 }
 
-/// `/proc/cpuinfo` with these processors. Of those that are left out nothing is counted, either: `siblings`, `cpu cores`.
+/// `/proc/cpuinfo` with these processors. The counts in it, `siblings` and `cpu cores`, leave out
+/// the others too.
 pub(super) fn cpuinfo(host: &str, shown: &[usize]) -> String {
     let field = |block: &str, name: &str| -> Option<String> {
         let lines = block.lines().filter_map(|line| line.split_once(':'));
@@ -110,14 +113,15 @@ pub(super) fn cpuinfo(host: &str, shown: &[usize]) -> String {
     text
 }
 
-/// What the host has, in bytes; 0 when its `/proc/meminfo` does not say.
+/// The host's memory in bytes; 0 when its `/proc/meminfo` does not say.
 pub(super) fn total_memory(meminfo: &str) -> u64 {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let kilobytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
     kilobytes.unwrap_or(0) * 1024
 }
 
-/// `/proc/meminfo` of a machine with `bytes` of memory, of which its first program has a little, and no swap.
+/// `/proc/meminfo` of a machine with `bytes` of memory, of which its first program has a little,
+/// and no swap.
 pub(super) fn meminfo(bytes: u64) -> String {
     let total = bytes / 1024;
     let used = (IN_USE / 1024).min(total / 8);
@@ -177,17 +181,17 @@ pub(super) fn meminfo(bytes: u64) -> String {
     text
 }
 
-/// When the host was looked at.
+/// The time at which the host was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Moment {
-    /// When it began to run, in seconds since 1970.
+    /// Boot time, in seconds since 1970.
     began: u64,
-    /// For how many hundredths of a second it had run.
+    /// Time since boot, in hundredths of a second.
     ran: u64,
 }
 
 impl Moment {
-    /// From `/proc/stat` and `/proc/uptime`.
+    /// Parses `/proc/stat` and `/proc/uptime`.
     pub(super) fn of(stat: &str, uptime: &str) -> Self {
         let began = stat.lines().find_map(|line| line.strip_prefix("btime "));
         let seconds = uptime.split_whitespace().next().unwrap_or_default();
@@ -199,7 +203,7 @@ impl Moment {
         }
     }
 
-    /// `/proc/stat` of a machine that has only idled until then. In hundredths of a second (`USER_HZ`).
+    /// `/proc/stat` of a machine that has only idled so far. In hundredths of a second (`USER_HZ`).
     pub(super) fn stat(self, shown: &[usize]) -> String {
         let Self { began, ran } = self;
         let mut text = format!("cpu  0 0 0 {} 0 0 0 0 0 0\n", ran * shown.len() as u64);
@@ -214,15 +218,16 @@ impl Moment {
         text
     }
 
-    /// `/proc/uptime`: what it has run, and what its processors have idled of that together.
+    /// `/proc/uptime`: the time since boot, and the sum of the processors' idle times.
     pub(super) fn uptime(self, processors: usize) -> String {
         let seconds = |hundredths: u64| format!("{}.{:02}", hundredths / 100, hundredths % 100);
         format!("{} {}\n", seconds(self.ran), seconds(self.ran * processors as u64))
     }
 }
 
-/// What stands below `/sys/fs/cgroup`: the limits of a sandbox that is at the root of its cgroup namespace. At the top as in
-/// version 2, in a directory for each controller as in version 1. What is in use is in neither: it would have to change.
+/// The files below `/sys/fs/cgroup`: the limits of a sandbox that is at the root of its cgroup
+/// namespace. At the top as in version 2, in a directory for each controller as in version 1.
+/// Current use is in neither: it would have to change.
 pub(super) fn cgroup_files(
     memory: u64,
     quota: Option<u32>,
@@ -253,7 +258,7 @@ pub(super) fn cgroup_files(
         ("cpu/cpu.cfs_quota_us", most_v1.clone()),
         ("cpu/cpu.cfs_period_us", PERIOD.to_string()),
         ("cpu/cpu.shares", "1024".to_owned()),
-        // The same hierarchy by the other names that it has where it counts time as well.
+        // The same hierarchy under the names that it has where it counts time as well.
         ("cpu,cpuacct/cpu.cfs_quota_us", most_v1.clone()),
         ("cpu,cpuacct/cpu.cfs_period_us", PERIOD.to_string()),
         ("cpu,cpuacct/cpu.shares", "1024".to_owned()),
@@ -305,7 +310,7 @@ mod tests {
         assert!(
             cpuinfo(CPUINFO, &[0, 2]).contains("siblings\t: 2\ncore id\t\t: 1\ncpu cores\t: 2")
         );
-        // Of another processor's kind: nothing about its place, and a last part that is about all of them.
+        // A format of another architecture: no topology, and a last part about all processors.
         let arm = "processor\t: 0\nFeatures\t: fp asimd\n\nprocessor\t: 1\nFeatures\t: fp\n\nHardware\t: board\n";
         let shown = "processor\t: 0\nFeatures\t: fp asimd\n\nHardware\t: board\n\n";
         assert_eq!(cpuinfo(arm, &[0]), shown);
