@@ -27,7 +27,7 @@ use std::process::Command;
 
 use attack::{Attack, Outcome, Way, Who};
 use bait::Bait;
-use container::{Defence, Hang};
+use container::{Defence, RootMount};
 use stage::Stage;
 use tokio::sync::Mutex;
 
@@ -119,16 +119,16 @@ fn lacks(defence: Defence) -> bool {
     sys::probe::landlock() < since
 }
 
-fn root_of(attack: &Attack, usual: Hang) -> Hang {
-    if attack.who == Who::BoundPackage { Hang::Bind } else { usual }
+fn root_of(attack: &Attack, usual: RootMount) -> RootMount {
+    if attack.who == Who::BoundPackage { RootMount::Bind } else { usual }
 }
 
 /// All attacks, those of one stage after the other.
-async fn carry_out(usual: Hang) -> Table {
+async fn carry_out(usual: RootMount) -> Table {
     let bait = Bait::new();
     let mut rows: Vec<Row> = Vec::new();
     let (mut left_out, mut scopes) = (Vec::new(), true);
-    for root in [usual, Hang::Bind] {
+    for root in [usual, RootMount::Bind] {
         let mut here: Vec<Attack> =
             attacks::all().into_iter().filter(|one| root_of(one, usual) == root).collect();
         let stage = Stage::new(root, &[], &bait).await;
@@ -154,7 +154,7 @@ async fn carry_out(usual: Hang) -> Table {
         }
         stage.end().await;
     }
-    let mut missing: Vec<(Hang, &[Defence])> = Vec::new();
+    let mut missing: Vec<(RootMount, &[Defence])> = Vec::new();
     for row in rows.iter().filter(|row| scopes || !row.attack.by_scopes) {
         let all = row.attack.without;
         for without in std::iter::once(all).chain(all.chunks(1)).filter(|some| !some.is_empty()) {
@@ -280,7 +280,7 @@ async fn every_attack_is_contained_and_succeeds_without_the_defence_that_it_name
         return;
     }
     let _alone = ALONE.lock().await;
-    judge(&carry_out(Hang::Detached).await);
+    judge(&carry_out(RootMount::Detached).await);
 }
 
 #[tokio::test]
@@ -289,7 +289,7 @@ async fn every_attack_is_contained_where_roots_are_staged_as_on_older_kernels() 
         return;
     }
     let _alone = ALONE.lock().await;
-    judge(&carry_out(Hang::Staged).await);
+    judge(&carry_out(RootMount::Staged).await);
 }
 
 #[test]
@@ -343,7 +343,7 @@ async fn what_is_known_to_cross_between_sandboxes_still_does() {
     }
     let _alone = ALONE.lock().await;
     let bait = Bait::new();
-    let stage = Stage::new(Hang::Detached, &[], &bait).await;
+    let stage = Stage::new(RootMount::Detached, &[], &bait).await;
     for channel in attacks::known::CHANNELS {
         let found = stage.run(channel).await;
         println!("known: {}, by {}: {}", channel.name, channel.mechanism, short(&found));

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 
-use container::{Defence, Hang, Isolation};
+use container::{Defence, Isolation, RootMount};
 use rustix::fs::{FileType, Mode, makedev, mknodat};
 use sandbox::{
     Cpu, Instance, InstanceSpec, Layer, Limits, Network, Provider, ProviderError, Zygote,
@@ -34,7 +34,7 @@ pub(crate) struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    pub(crate) async fn new(root: Hang, without: &[Defence], bait: &'a Bait) -> Self {
+    pub(crate) async fn new(root: RootMount, without: &[Defence], bait: &'a Bait) -> Self {
         let without = without.iter().copied().collect();
         let isolation = Isolation { root, without, ..Isolation::LEAN };
         let world = World::bounded(isolation, NONE, bait.rules()).await;

@@ -19,7 +19,7 @@ use sys::process::PidFd;
 use sys::scm;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{sleep, sleep_until};
-use warden::protocol::{Answer, Command, Left};
+use warden::protocol::{Answer, Command, ImportRemains};
 
 use crate::client::unexpected;
 use crate::fork::read_packet;
@@ -112,7 +112,7 @@ pub(crate) async fn import(
     };
     let mut all = Imports::default();
     // The kernel's findings, and the zygote's own on its scratch and its timers.
-    let mut left = (Left::default(), false, false);
+    let mut left = (ImportRemains::default(), false, false);
     let mut looks = Examiner { handle, next: begin };
     if spec.imports.is_empty() {
         // No package code has run in it that had not run in its parent.
@@ -139,11 +139,11 @@ pub(crate) async fn import(
             all.left_by = left_by;
         }
     }
-    if left == (Left::default(), false, false) {
+    if left == (ImportRemains::default(), false, false) {
         // For example a thread that ended a moment later than its join.
         all.left_by.clear();
     }
-    Left { tasks: all.threads, descriptors: all.fds, shared: all.shared } = left.0;
+    ImportRemains { tasks: all.threads, descriptors: all.fds, shared: all.shared } = left.0;
     all.bound(begin.elapsed());
     Ok(all)
 }
@@ -156,8 +156,8 @@ struct Examiner<'a> {
 }
 
 impl Examiner<'_> {
-    /// Examiner until no thread is left, or [`LOOKS`] times.
-    async fn settled(&mut self) -> Result<Left, ProviderError> {
+    /// Looks until no thread is left, or [`LOOKS`] times.
+    async fn settled(&mut self) -> Result<ImportRemains, ProviderError> {
         let mut left = self.look().await?;
         for _ in 1..LOOKS {
             if left.tasks == 0 {
@@ -169,7 +169,7 @@ impl Examiner<'_> {
         Ok(left)
     }
 
-    async fn look(&mut self) -> Result<Left, ProviderError> {
+    async fn look(&mut self) -> Result<ImportRemains, ProviderError> {
         sleep_until(self.next.into()).await;
         let (began, command) = (Instant::now(), Command::Examine { sandbox: self.handle.id.0 });
         let (Answer::Examined(left), _) = self.handle.client.call(command, &[]).await? else {

@@ -56,7 +56,7 @@ pub use launch::{
 pub use provider::Containers;
 pub use shared::ContainerOptions;
 pub use warden::defence::{Defence, Defences};
-pub use warden::isolation::{Hang, Isolation, Namespaces, Supply};
+pub use warden::isolation::{CgroupSource, Isolation, Namespaces, RootMount};
 pub use warden::protocol::{Host, Layout};
 pub use watch::watch;
 

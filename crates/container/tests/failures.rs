@@ -5,7 +5,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use container::{Isolation, Supply};
+use container::{CgroupSource, Isolation};
 use support::{NONE, World, can_run, host};
 use warden::protocol::{Command, Cpu, Limits, Network, Python};
 
@@ -22,7 +22,7 @@ const LIMITS: Limits = Limits {
 
 /// A world without cgroups kept from former sandboxes.
 async fn world() -> World {
-    World::isolated(Isolation { cgroups: Supply::Fresh, ..Isolation::LEAN }, NONE).await
+    World::isolated(Isolation { cgroups: CgroupSource::Fresh, ..Isolation::LEAN }, NONE).await
 }
 
 fn start(world: &World, sandbox: u64, code: Option<String>, limits: Limits) -> Command {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use container::{ContainerOptions, Hang, Isolation, Namespaces, Supply};
+use container::{CgroupSource, ContainerOptions, Isolation, Namespaces, RootMount};
 use sandbox::{Instance, Provider, Zygote};
 use serde_json::Value;
 use support::{Conversation, NONE, World, ask, can_run, host};
@@ -194,7 +194,8 @@ async fn bound_roots_are_in_the_wardens_mount_table_while_they_live_and_no_other
         // SOCK's base, code and scratch; besides these the guest, devices, /dev/shm, /sys, the
         // links at /proc and, where it comes late, /proc itself with five files.
         let late_proc = world.containers.host().proc && isolation.forks();
-        let each = if isolation.root == Hang::Bind { 8 + 6 * usize::from(late_proc) } else { 0 };
+        let each =
+            if isolation.root == RootMount::Bind { 8 + 6 * usize::from(late_proc) } else { 0 };
         assert_eq!(wardens_mounts(&world), before + 2 * each, "{isolation}");
         assert_eq!(host::mounts(), hosts, "{isolation}: nothing is seen outside of the warden");
         drop((one, two));
@@ -239,7 +240,9 @@ async fn fresh_cgroups_go_with_their_sandboxes_and_pooled_ones_stay_for_the_next
         return;
     }
     let _alone = ALONE.lock().await;
-    for isolation in [Isolation::SOCK, Isolation { cgroups: Supply::Fresh, ..Isolation::SOCK }] {
+    for isolation in
+        [Isolation::SOCK, Isolation { cgroups: CgroupSource::Fresh, ..Isolation::SOCK }]
+    {
         let world = World::isolated(isolation, NONE).await;
         let root = zygote(&world).await;
         for zygote in [None, root.as_deref()] {
@@ -255,7 +258,7 @@ async fn fresh_cgroups_go_with_their_sandboxes_and_pooled_ones_stay_for_the_next
             let after = host::cgroups(&world.cgroup_name());
             let (two, second) = born(&world, zygote, WHO).await;
             let second = std::fs::read_to_string(format!("/proc/{}/cgroup", second.pid)).unwrap();
-            let pooled = isolation.cgroups == Supply::Pooled;
+            let pooled = isolation.cgroups == CgroupSource::Pooled;
             assert_eq!(first == second, pooled, "{isolation}: {first} {second}");
             assert!(pooled || after == before, "{isolation}: {after:?}");
             drop(two);
@@ -317,9 +320,9 @@ async fn no_isolation_leaves_mounts_cgroups_processes_or_directories_behind() {
             // Kept for the next ones, with their files: those of the four that no zygote forked, or
             // of all twelve.
             let idle = match isolation.cgroups {
-                Supply::Pooled if isolation.forks() => 4,
-                Supply::Pooled => 12,
-                Supply::Fresh => 0,
+                CgroupSource::Pooled if isolation.forks() => 4,
+                CgroupSource::Pooled => 12,
+                CgroupSource::Fresh => 0,
             };
             // Up to four namespaces are made ahead: more may be kept now than before.
             let kept = [0, 0, 3 * idle, 0, 5 * idle + 4, 0];

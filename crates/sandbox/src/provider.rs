@@ -3,7 +3,7 @@
 //! ```text
 //!   Provider::create_zygote ─► Zygote ──derive──► Zygote ──fork──► Instance ─► connect ─► pause ⇄ resume
 //!   Provider::create_instance (no zygote: a fresh interpreter) ───────┘                     │
-//!                                                    dropping any of them destroys it ◄────┘
+//!                                                     dropping any of them destroys it ◄────┘
 //! ```
 //!
 //! Destruction happens off the caller's path: `Drop` only hands the sandbox to the provider's

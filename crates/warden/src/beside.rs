@@ -14,7 +14,7 @@ static US: OnceLock<PathBuf> = OnceLock::new();
 ///
 /// # Errors
 /// As `readlink(2)` of `/proc/self/exe`.
-pub fn note_our_place() -> io::Result<()> {
+pub fn note_own_path() -> io::Result<()> {
     let us = std::env::current_exe()?;
     US.get_or_init(|| us);
     Ok(())
@@ -25,7 +25,7 @@ pub fn note_our_place() -> io::Result<()> {
 /// # Errors
 /// When there is none.
 pub(crate) fn find(program: &str) -> io::Result<CString> {
-    let us = US.get().ok_or_else(|| io::Error::other("our own place was not noted"))?;
+    let us = US.get().ok_or_else(|| io::Error::other("the path of this program was not noted"))?;
     let path = us.with_file_name(program);
     std::fs::metadata(&path)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;

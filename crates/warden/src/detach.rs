@@ -18,11 +18,11 @@ use sys::process::{exit_now, fork_single_threaded};
 /// The end of the pipe on which the starter waits. Only the end of the process closes it: an error
 /// message is then written, and sudo is still there to pass it on.
 #[derive(Debug)]
-pub struct Detached(ManuallyDrop<OwnedFd>);
+pub struct StarterPipe(ManuallyDrop<OwnedFd>);
 
-impl Detached {
+impl StarterPipe {
     /// Goes on in a child with a session of its own; the calling process waits for
-    /// [`Detached::release_starter`] and ends. For a process with one thread.
+    /// [`StarterPipe::release_starter`] and ends. For a process with one thread.
     ///
     /// # Errors
     /// As `fork(2)`.

@@ -32,19 +32,19 @@ use sys::mount::resize_tmpfs;
 const LEAST_BYTES: u64 = 4096;
 
 /// Entries that are removed in one turn: a millisecond or two, in which no command is served.
-const AT_ONCE: u32 = 512;
+const MAX_ENTRIES: u32 = 512;
 
 /// How long unlinked files may stay in use: the kernel clears a socket that holds descriptors when
 /// it has time.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
+pub(crate) const HELD_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// And in how many turns: four times the content of a function's scratch. Turns happen only when
 /// there is nothing else to do.
-const TURNS: u32 = 64;
+const MAX_TURNS: u32 = 64;
 
 /// How far a dead sandbox's scratch has been emptied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Remains {
+pub enum EmptyingProgress {
     /// Emptying has not begun.
     #[default]
     Full,
@@ -52,7 +52,7 @@ pub enum Remains {
     Since(Instant, u32),
 }
 
-impl Remains {
+impl EmptyingProgress {
     /// Files are left: returns whether some process must hold them.
     pub(crate) fn is_held(&mut self, now: Instant) -> bool {
         match *self {
@@ -62,7 +62,7 @@ impl Remains {
             }
             Self::Since(begin, turns) => {
                 *self = Self::Since(begin, turns.saturating_add(1));
-                turns > TURNS && now.duration_since(begin) > PATIENCE
+                turns > MAX_TURNS && now.duration_since(begin) > HELD_TIMEOUT
             }
         }
     }
@@ -76,7 +76,7 @@ pub(crate) fn empty(root: BorrowedFd<'_>) -> bool {
         let closed = closed().or_else(|_| {
             let scratch = open(root, path)?;
             forget_attributes(scratch.as_fd());
-            remove_some(scratch.as_fd(), AT_ONCE)?;
+            remove_some(scratch.as_fd(), MAX_ENTRIES)?;
             closed()
         });
         done && closed.is_ok()

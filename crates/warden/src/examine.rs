@@ -16,33 +16,34 @@ use std::io::{self, Read};
 use rustix::fs::{FileType, Stat, major, minor};
 use sys::process::PidFd;
 
-use crate::protocol::{Answer, Left};
-use crate::serve::{Answered, Refused, Warden, kernel};
+use crate::protocol::{Answer, ImportRemains};
+use crate::serve::{CommandError, CommandResult, Warden, kernel};
 use crate::slot::FileId;
 
 /// `/dev/null`, Documentation/admin-guide/devices.txt.
 const NULL: (u32, u32) = (1, 3);
 
 impl Warden {
-    pub(crate) fn examine(&mut self, name: u64) -> Answered {
+    pub(crate) fn examine(&mut self, name: u64) -> CommandResult {
         let left = self.look(name);
         // The process still had the number after all that was read.
         match self.find(name)?.process.as_ref().is_some_and(PidFd::alive) {
             true => Ok((Answer::Examined(left?), Vec::new())),
-            false => Err(Refused::Gone),
+            false => Err(CommandError::Gone),
         }
     }
 
-    fn look(&mut self, name: u64) -> Result<Left, Refused> {
+    fn look(&mut self, name: u64) -> Result<ImportRemains, CommandError> {
         let sandbox = self.find(name)?;
-        let stderr = sandbox.as_zygote().ok_or(Refused::Wrong("only zygotes are examined"))?.stderr;
+        let stderr =
+            sandbox.as_zygote().ok_or(CommandError::Wrong("only zygotes are examined"))?.stderr;
         let group = sandbox.group.clone();
         let process = sandbox.process.as_ref().and_then(PidFd::identity);
-        let pid = process.ok_or(Refused::Gone)?.pid;
+        let pid = process.ok_or(CommandError::Gone)?.pid;
         let others = self.cgroups.pids(&group).into_iter().filter(|other| *other != pid);
         let others = others.filter(|other| runs(*other)).count();
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).map_err(kernel("count threads"))?;
-        Ok(Left {
+        Ok(ImportRemains {
             tasks: count(tasks.count().saturating_sub(1) + others),
             descriptors: foreign_descriptors(pid, stderr).map_err(kernel("look at descriptors"))?,
             shared: shared_mappings(pid).map_err(kernel("look at memory"))?,
@@ -90,25 +91,25 @@ fn is_own(number: Option<u32>, stat: &Stat, stderr: FileId) -> bool {
 }
 
 /// Size of page tables, in KiB, above which they are not walked: they map 2 GiB with a page each.
-const MOST_TABLES: u64 = 4 << 10;
+const MAX_TABLES: u64 = 4 << 10;
 
 /// Bytes of a `maps` or `smaps` that are read at most, in some 25 ms: the maximum number of
 /// mappings (65 530) with lines of 128 bytes.
-const MOST_BYTES: u64 = 8 << 20;
+const MAX_BYTES: u64 = 8 << 20;
 
 /// Size of the read buffer, in bytes.
 const PIECE: usize = 16 << 10;
 
 /// How much of a line is kept: the needed fields stand before a mapping's path, which can be of any
 /// length.
-const HELD: usize = 256;
+const MAX_LINE: usize = 256;
 
 /// Mappings that forks would share. [`u32::MAX`], which is unfit to be forked, where counting would
 /// take long: the warden's one thread serves all sandboxes, and a package chooses its mappings.
 fn shared_mappings(pid: i32) -> io::Result<u32> {
     let mut any = false;
     let maps = File::open(format!("/proc/{pid}/maps"))?;
-    let whole = each_line(maps, MOST_BYTES, |line| {
+    let whole = each_line(maps, MAX_BYTES, |line| {
         any |= is_shared(line);
         !any
     })?;
@@ -119,14 +120,14 @@ fn shared_mappings(pid: i32) -> io::Result<u32> {
         return Ok(0);
     }
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    if tables(&status).is_none_or(|kib| kib > MOST_TABLES) {
+    if tables(&status).is_none_or(|kib| kib > MAX_TABLES) {
         return Ok(u32::MAX);
     }
     // Reading `smaps` walks the page tables, which takes milliseconds for a large zygote, and
     // hardly any zygote has such a mapping.
     let mut shared = 0u32;
     let smaps = File::open(format!("/proc/{pid}/smaps"))?;
-    let whole = each_line(smaps, MOST_BYTES, |line| {
+    let whole = each_line(smaps, MAX_BYTES, |line| {
         shared = shared.saturating_add(is_writable(line).into());
         true
     })?;
@@ -140,7 +141,7 @@ fn each_line(
     most: u64,
     mut see: impl FnMut(&str) -> bool,
 ) -> io::Result<bool> {
-    let (mut piece, mut line, mut read) = (vec![0; PIECE], Vec::with_capacity(HELD), 0);
+    let (mut piece, mut line, mut read) = (vec![0; PIECE], Vec::with_capacity(MAX_LINE), 0);
     loop {
         let got = from.read(&mut piece)?;
         read += got as u64;
@@ -155,7 +156,7 @@ fn each_line(
         }
         for part in piece[..got].split_inclusive(|byte| *byte == b'\n') {
             let (text, ends) = part.strip_suffix(b"\n").map_or((part, false), |text| (text, true));
-            line.extend_from_slice(&text[..text.len().min(HELD - line.len())]);
+            line.extend_from_slice(&text[..text.len().min(MAX_LINE - line.len())]);
             if ends {
                 if !see(&String::from_utf8_lossy(&line)) {
                     return Ok(true);
@@ -209,16 +210,16 @@ mod tests {
 
     /// An endless file of mappings, each with a path of that length. Counts the bytes that are
     /// read.
-    struct Long<'a>(Vec<u8>, usize, &'a mut u64);
+    struct EndlessFile<'a>(Vec<u8>, usize, &'a mut u64);
 
-    impl<'a> Long<'a> {
+    impl<'a> EndlessFile<'a> {
         fn new(path: usize, read: &'a mut u64) -> Self {
             let line = "7f8a4c000000-7f8a4c001000 rw-p 00000000 00:1f 12  /";
             Self([line.as_bytes(), &vec![b'd'; path], b"\n"].concat(), 0, read)
         }
     }
 
-    impl Read for Long<'_> {
+    impl Read for EndlessFile<'_> {
         fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
             let rest = &self.0[self.1..];
             let some = rest.len().min(into.len());
@@ -233,21 +234,21 @@ mod tests {
     fn a_memory_map_is_read_to_a_length_and_no_line_of_it_is_held_whole() {
         for path in [20, 1 << 20] {
             let (mut read, mut longest) = (0, 0);
-            let whole = each_line(Long::new(path, &mut read), MOST_BYTES, |line| {
+            let whole = each_line(EndlessFile::new(path, &mut read), MAX_BYTES, |line| {
                 longest = longest.max(line.len());
                 !is_shared(line)
             });
             assert!(!whole.unwrap(), "there is more");
-            assert!(longest <= HELD && read <= MOST_BYTES + PIECE as u64, "{longest} {read}");
+            assert!(longest <= MAX_LINE && read <= MAX_BYTES + PIECE as u64, "{longest} {read}");
         }
         // A mapping behind a line of a megabyte is found, and nothing is read behind the one that
         // was sought.
         let mut read = 0;
-        let mut maps = Long::new(1 << 20, &mut read).take((1 << 20) + 52);
+        let mut maps = EndlessFile::new(1 << 20, &mut read).take((1 << 20) + 52);
         let shared = b"7f8a4c000000-7f8a4c001000 rw-s 00000000 00:01 9 /dev/zero (deleted)\n";
         let mut seen = Vec::new();
         let both = maps.by_ref().chain(&shared[..]).chain(io::repeat(b'x'));
-        let whole = each_line(both, MOST_BYTES, |line| {
+        let whole = each_line(both, MAX_BYTES, |line| {
             seen.push(is_shared(line));
             !is_shared(line)
         });
@@ -258,7 +259,7 @@ mod tests {
     #[test]
     fn the_size_of_page_tables_is_known_before_they_are_walked() {
         assert!(
-            (1..MOST_TABLES)
+            (1..MAX_TABLES)
                 .contains(&tables(&fs::read_to_string("/proc/self/status").unwrap()).unwrap())
         );
         assert_eq!(tables("VmData:\t 8 kB\nVmPTE:\t     108 kB\n"), Some(108));

@@ -4,7 +4,7 @@
 //! ```text
 //!   start ─► one made ahead, else one made during the start ─► the sandbox has it;
 //!                ▲                                its uid is free when the sandbox is gone
-//!   12 ms without a command ─► one more, up to [`AHEAD`]
+//!   12 ms without a command ─► one more, up to [`MAX_AHEAD`]
 //! ```
 //! A namespace takes 0.3 ms to make. Each serves one instance: no process has ever been in it but
 //! the helper that made it. The first is made at the first start: a worker whose instances are all
@@ -17,12 +17,12 @@ use std::io;
 use sys::namespace::{IdMap, Parent, user_namespace};
 
 use crate::defence::Defence;
-use crate::serve::{Refused, Warden};
+use crate::serve::{CommandError, Warden};
 use crate::spawn::UserNamespace;
 use crate::uids::INNER;
 
 /// Maximum number of waiting identities. Each holds a descriptor and a uid.
-pub(crate) const AHEAD: usize = 4;
+pub(crate) const MAX_AHEAD: usize = 4;
 
 /// A sandbox's ids.
 #[derive(Debug)]
@@ -41,18 +41,18 @@ pub(crate) struct Identities {
 impl Identities {
     /// Whether one more is to be made.
     pub(crate) fn lacks(&self) -> bool {
-        self.wanted && self.ready.len() < AHEAD
+        self.wanted && self.ready.len() < MAX_AHEAD
     }
 }
 
 impl Warden {
     /// An identity for the instance that is started now.
-    pub(crate) fn take_identity(&mut self) -> Result<Identity, Refused> {
+    pub(crate) fn take_identity(&mut self) -> Result<Identity, CommandError> {
         self.identities.wanted = true;
         if let Some(ready) = self.identities.ready.pop() {
             return Ok(ready);
         }
-        let uid = self.uids.take_one().ok_or(Refused::Wrong("no kernel uid is free"))?;
+        let uid = self.uids.take_one().ok_or(CommandError::Wrong("no kernel uid is free"))?;
         let apart = self.host.isolation.has(Defence::Capabilities);
         let namespace =
             if apart { UserNamespace::Awaited(map_of(uid)) } else { UserNamespace::Initial };

@@ -28,18 +28,18 @@ use crate::protocol::{Cpu, Limits, Network};
 #[serde(try_from = "String", into = "String")]
 pub struct Isolation {
     /// Where roots are attached.
-    pub root: Hang,
+    pub root: RootMount,
     /// Namespaces that each sandbox has to itself, beside its PID namespace.
     pub own: Namespaces,
     /// Where cgroups come from.
-    pub cgroups: Supply,
+    pub cgroups: CgroupSource,
     /// Lines of defence that are switched off.
     pub without: Defences,
 }
 
 /// Where the root file system of a sandbox is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hang {
+pub enum RootMount {
     /// In no mount table: a detached tree. Staged where the kernel cannot attach to one (before
     /// Linux 6.15).
     Detached,
@@ -51,7 +51,7 @@ pub enum Hang {
 
 /// Where the cgroup of a sandbox comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Supply {
+pub enum CgroupSource {
     /// From a pool of earlier sandboxes' cgroups, while there are any.
     Pooled,
     /// Made for the sandbox and removed with it.
@@ -120,29 +120,29 @@ impl Network {
 impl Isolation {
     /// Lambswool's own recipe.
     pub const LEAN: Self = Self {
-        root: Hang::Detached,
+        root: RootMount::Detached,
         // Runtimes look for their limits at the cgroup path that the kernel reports: `/`, as in a
         // view.
         own: Namespaces::CGROUP,
-        cgroups: Supply::Pooled,
+        cgroups: CgroupSource::Pooled,
         without: Defences::NONE,
     };
     /// SOCK's: bind mounts and chroot, no mount or network namespace, cgroups from a pool.
     pub const SOCK: Self = Self {
-        root: Hang::Bind,
+        root: RootMount::Bind,
         own: Namespaces::IPC.and(Namespaces::UTS),
-        cgroups: Supply::Pooled,
+        cgroups: CgroupSource::Pooled,
         without: Defences::NONE,
     };
     /// Docker's: every namespace but the user's, and everything made for the one container.
     pub const GENERAL: Self = Self {
-        root: Hang::Bind,
+        root: RootMount::Bind,
         own: Namespaces::MOUNT
             .and(Namespaces::NETWORK)
             .and(Namespaces::IPC)
             .and(Namespaces::UTS)
             .and(Namespaces::CGROUP),
-        cgroups: Supply::Fresh,
+        cgroups: CgroupSource::Fresh,
         without: Defences::NONE,
     };
 
@@ -185,7 +185,7 @@ impl Isolation {
     #[must_use]
     pub fn weaker(self) -> Vec<&'static str> {
         let mut weaker = Vec::new();
-        if self.root == Hang::Bind && self.forks() {
+        if self.root == RootMount::Bind && self.forks() {
             weaker.push(
                 "a hostile package in a zygote that leaves its chroot is kept from the host's files by the permissions of one directory only",
             );
@@ -236,12 +236,12 @@ impl FromStr for Isolation {
         for part in parts {
             let unknown = || IsolationError::Change(part.to_owned());
             match part.split_once('=').ok_or_else(unknown)? {
-                ("root", "detached") => isolation.root = Hang::Detached,
-                ("root", "staged") => isolation.root = Hang::Staged,
-                ("root", "bind") => isolation.root = Hang::Bind,
+                ("root", "detached") => isolation.root = RootMount::Detached,
+                ("root", "staged") => isolation.root = RootMount::Staged,
+                ("root", "bind") => isolation.root = RootMount::Bind,
                 ("own", names) => isolation.own = Namespaces::parse(names).ok_or_else(unknown)?,
-                ("cgroups", "pooled") => isolation.cgroups = Supply::Pooled,
-                ("cgroups", "fresh") => isolation.cgroups = Supply::Fresh,
+                ("cgroups", "pooled") => isolation.cgroups = CgroupSource::Pooled,
+                ("cgroups", "fresh") => isolation.cgroups = CgroupSource::Fresh,
                 ("unsafe-without", names) => {
                     let unknown = || IsolationError::Defence(names.to_owned());
                     isolation.without = Defences::parse(names).ok_or_else(unknown)?;
@@ -268,13 +268,13 @@ impl fmt::Display for Isolation {
             return f.write_str(name);
         }
         let root = match self.root {
-            Hang::Detached => "detached",
-            Hang::Staged => "staged",
-            Hang::Bind => "bind",
+            RootMount::Detached => "detached",
+            RootMount::Staged => "staged",
+            RootMount::Bind => "bind",
         };
         let cgroups = match self.cgroups {
-            Supply::Pooled => "pooled",
-            Supply::Fresh => "fresh",
+            CgroupSource::Pooled => "pooled",
+            CgroupSource::Fresh => "fresh",
         };
         write!(f, "lean,root={root},own={},cgroups={cgroups}", self.own)?;
         if self.without != Defences::NONE {
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn an_ablation_is_a_recipe_with_one_choice_changed() {
         let ablation: Isolation = "general,cgroups=pooled".parse().unwrap();
-        assert_eq!(ablation, Isolation { cgroups: Supply::Pooled, ..Isolation::GENERAL });
+        assert_eq!(ablation, Isolation { cgroups: CgroupSource::Pooled, ..Isolation::GENERAL });
         let ablation: Isolation = "lean, own=net+ipc".parse().unwrap();
         assert_eq!(ablation.own, Namespaces::NETWORK.and(Namespaces::IPC));
         assert_eq!("sock,own=".parse::<Isolation>().unwrap().own, Namespaces::NONE);
@@ -320,12 +320,12 @@ mod tests {
 
     #[test]
     fn every_isolation_is_read_back_as_it_is_written() {
-        for root in [Hang::Detached, Hang::Staged, Hang::Bind] {
+        for root in [RootMount::Detached, RootMount::Staged, RootMount::Bind] {
             for own in 0..32 {
                 let chosen =
                     Namespaces::NAMED.iter().enumerate().filter(|(at, _)| own >> at & 1 == 1);
                 let own = chosen.fold(Namespaces::NONE, |all, (_, (_, one))| all.and(*one));
-                for cgroups in [Supply::Pooled, Supply::Fresh] {
+                for cgroups in [CgroupSource::Pooled, CgroupSource::Fresh] {
                     for without in [Defences::NONE, Defences::NONE.and(Defence::OwnUid)] {
                         let isolation = Isolation { root, own, cgroups, without };
                         assert_eq!(isolation.to_string().parse(), Ok(isolation));

@@ -10,7 +10,7 @@ use crate::defence::Defence;
 use crate::protocol::{Answer, Limits};
 use crate::rootfs::Contents;
 use crate::scratch::resize_scratch;
-use crate::serve::{Answered, Refused, Warden, done, kernel};
+use crate::serve::{CommandError, CommandResult, Warden, done, kernel};
 use crate::slot::Kind;
 
 impl Warden {
@@ -20,7 +20,7 @@ impl Warden {
         packages: Option<&str>,
         code: &str,
         limits: Limits,
-    ) -> Answered {
+    ) -> CommandResult {
         let sandbox = self.find(name)?;
         let (uid, python, before) = (sandbox.uid, sandbox.python.clone(), sandbox.limits);
         let network = sandbox.network;
@@ -58,29 +58,29 @@ impl Warden {
         Ok((Answer::Done, fds))
     }
 
-    pub(crate) fn landed(&mut self, name: u64, process: PidFd) -> Answered {
+    pub(crate) fn landed(&mut self, name: u64, process: PidFd) -> CommandResult {
         let sandbox = self.find(name)?;
         if sandbox.process.is_some() {
-            return Err(Refused::Wrong("the slot is taken"));
+            return Err(CommandError::Wrong("the slot is taken"));
         }
         let (uid, group) = (sandbox.uid, sandbox.group.clone());
         let instance = matches!(sandbox.kind, Kind::Instance);
-        let who = process.identity().ok_or(Refused::Gone)?;
-        let inside = self.place.number_inside(who.pid);
+        let who = process.identity().ok_or(CommandError::Gone)?;
+        let inside = self.namespaces.number_inside(who.pid);
         let wrong = self.misplaced(instance, uid, &group, &who);
         // Earlier reports are about other processes.
-        if let Some(deaths) = self.place.deaths() {
+        if let Some(deaths) = self.namespaces.deaths() {
             deaths.read();
         }
         // The pidfd keeps the number from naming another process: the process still lived after the
         // checks. The checks mean nothing for a dead one.
         if !process.alive() {
-            return Err(Refused::Gone);
+            return Err(CommandError::Gone);
         }
         if let Some(what) = wrong {
-            return Err(Refused::Wrong(what));
+            return Err(CommandError::Wrong(what));
         }
-        if let (Some(inside), Some(deaths)) = (inside, self.place.deaths()) {
+        if let (Some(inside), Some(deaths)) = (inside, self.namespaces.deaths()) {
             deaths.expect(inside, name);
         }
         self.find(name)?.inside = inside;
@@ -111,11 +111,11 @@ impl Warden {
         }
         let apart =
             isolation.has(Defence::PidNamespace) && isolation.has(Defence::CheckPidNamespace);
-        (instance && apart && !self.place.holds_apart(who.pid))
+        (instance && apart && !self.namespaces.has_own_pid_namespace(who.pid))
             .then_some("the process has no pid namespace of its own")
     }
 
-    pub(crate) fn inspect(&mut self, name: u64) -> Answered {
+    pub(crate) fn inspect(&mut self, name: u64) -> CommandResult {
         let sandbox = self.find(name)?;
         let group = sandbox.group.clone();
         let (mut ended, inside) = (sandbox.process.as_ref().and_then(PidFd::ended), sandbox.inside);
@@ -125,7 +125,7 @@ impl Warden {
         let stderr = stderr.map_or(0, |pipe| rustix::io::read(pipe, &mut text).unwrap_or(0));
         let awaited = ended.is_none() && gone && inside.is_some();
         if awaited {
-            ended = self.place.deaths().and_then(|deaths| deaths.of(name));
+            ended = self.namespaces.deaths().and_then(|deaths| deaths.of(name));
         }
         let answer = Answer::Died {
             untold: awaited && ended.is_none(),

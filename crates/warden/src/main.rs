@@ -10,10 +10,10 @@ use rustix::process::{Pid, getppid, setsid};
 use sys::probe::Kernel;
 use warden::beside;
 use warden::defence::Defences;
-use warden::detach::Detached;
+use warden::detach::StarterPipe;
 use warden::guardian::Guardian;
-use warden::isolation::{Hang, Isolation};
-use warden::place::Place;
+use warden::isolation::{Isolation, RootMount};
+use warden::place::SharedNamespaces;
 use warden::protocol::Layout;
 use warden::recover;
 use warden::rootfs::Roots;
@@ -45,12 +45,12 @@ fn main() -> Result<()> {
         bail!("wool-warden must run as root: `wool up` starts it through sudo");
     }
     // First of all: the process that connects is the one that stays.
-    let detached = if arguments.detach { Some(Detached::from_starter()?) } else { None };
+    let detached = if arguments.detach { Some(StarterPipe::from_starter()?) } else { None };
     // A session of its own, and with it an automatic group of the scheduler (sched(7)). Refused
     // where the process leads a session already.
     let _ = setsid();
     sys::process::set_undumpable().context("become undumpable")?;
-    beside::note_our_place().context("find this program")?;
+    beside::note_own_path().context("find this program")?;
     // Before anything of the state directory is opened: mounts are made on directories that were
     // opened in this namespace.
     own_mount_namespace().context("make a private mount namespace")?;
@@ -85,11 +85,11 @@ fn main() -> Result<()> {
     let roots = Roots::new(layers, stages.as_fd(), isolation)?;
     // From 6.15 on a pidfd tells how its process ended. Recipes with staged roots work as on older
     // kernels.
-    let reap = isolation.root == Hang::Staged || Kernel::running() < Kernel(6, 15);
-    let place = Place::new(empty, reap, isolation)?;
+    let reap = isolation.root == RootMount::Staged || Kernel::running() < Kernel(6, 15);
+    let namespaces = SharedNamespaces::new(empty, reap, isolation)?;
     let uids = Uids::of(Share::take().context("take kernel uids")?);
     let frozen_stay = cgroups.layout() == Layout::V1;
-    let mut warden = Warden::new(place, roots, cgroups, uids, isolation, descriptors);
+    let mut warden = Warden::new(namespaces, roots, cgroups, uids, isolation, descriptors);
     let guardian = match frozen_stay {
         true => {
             let started = Guardian::start(state.cgroup_name(), turn.as_fd());
@@ -149,7 +149,7 @@ struct Starter {
 }
 
 /// How long a starter may take to become a worker that listens.
-const PATIENCE: Duration = Duration::from_secs(60);
+const STARTER_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Starter {
     fn note() -> Self {
@@ -157,7 +157,7 @@ impl Starter {
     }
 
     fn waits(&self) -> bool {
-        getppid() == self.process && self.since.elapsed() < PATIENCE
+        getppid() == self.process && self.since.elapsed() < STARTER_TIMEOUT
     }
 }
 

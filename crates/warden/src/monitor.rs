@@ -24,24 +24,24 @@ use sys::process::{PidFd, close_from, default_signals, exit_now, fork_single_thr
 use crate::beside;
 use crate::cgroup::Group;
 use crate::confine;
-use crate::empty::Remains;
-use crate::prepare::Ours;
-use crate::protocol::{Answer, Limits, MOST_OPENED, Network, Python};
-use crate::serve::{Answered, Refused, Warden, done, kernel};
+use crate::empty::EmptyingProgress;
+use crate::prepare::WorkerEnds;
+use crate::protocol::{Answer, Limits, MAX_OPENED, Network, Python};
+use crate::serve::{CommandError, CommandResult, Warden, done, kernel};
 use crate::slot::{Kind, Sandbox};
 use crate::spawn::{self, SpawnError, failed};
 use crate::uids::{Allotment, INNER};
 
 /// Descriptors that stay open: the standard streams, the channel, the socket for errors, and five
 /// namespaces.
-const BEYOND: u32 = 10;
+const FIRST_UNUSED: u32 = 10;
 
 /// The program, beside the warden's own.
 const PROGRAM: &str = "wool-vmm";
 
 impl Warden {
-    pub(crate) fn monitor(&mut self, name: u64, limits: Limits) -> Answered {
-        let uid = self.uids.take_one().ok_or(Refused::Wrong("no kernel uid is free"))?;
+    pub(crate) fn monitor(&mut self, name: u64, limits: Limits) -> CommandResult {
+        let uid = self.uids.take_one().ok_or(CommandError::Wrong("no kernel uid is free"))?;
         let made = self.cgroups.make(name, limits, uid).map_err(kernel("make cgroup"));
         let started = made.and_then(|group| match self.start_monitor(&group, uid) {
             Ok(started) => Ok((group, started)),
@@ -78,14 +78,14 @@ impl Warden {
             stderr: Some(stderr),
             child: true,
             dying: false,
-            scratch: Remains::default(),
-            held: Remains::default(),
+            scratch: EmptyingProgress::default(),
+            held: EmptyingProgress::default(),
             counted: false,
         };
-        self.show_or_release(name, sandbox, Ours { channel, output: None })
+        self.show_or_release(name, sandbox, WorkerEnds { channel, output: None })
     }
 
-    pub(crate) fn limit_memory(&mut self, name: u64, memory_bytes: u64) -> Answered {
+    pub(crate) fn limit_memory(&mut self, name: u64, memory_bytes: u64) -> CommandResult {
         let sandbox = self.find(name)?;
         let (group, limits) = (sandbox.group.clone(), Limits { memory_bytes, ..sandbox.limits });
         self.cgroups.limit(&group, limits).map_err(kernel("limit memory"))?;
@@ -93,15 +93,19 @@ impl Warden {
         done()
     }
 
-    pub(crate) fn open_layers(&self, layers: &[String]) -> Answered {
-        if layers.len() > MOST_OPENED {
-            return Err(Refused::Wrong("too many layers at once"));
+    pub(crate) fn open_layers(&self, layers: &[String]) -> CommandResult {
+        if layers.len() > MAX_OPENED {
+            return Err(CommandError::Wrong("too many layers at once"));
         }
         let opened: Result<Vec<_>, _> = layers.iter().map(|layer| self.roots.open(layer)).collect();
         Ok((Answer::Done, opened?))
     }
 
-    fn start_monitor(&self, group: &Group, uid: u32) -> Result<(OwnedFd, PidFd, OwnedFd), Refused> {
+    fn start_monitor(
+        &self,
+        group: &Group,
+        uid: u32,
+    ) -> Result<(OwnedFd, PidFd, OwnedFd), CommandError> {
         let map = IdMap { inside: INNER, outside: uid, count: 1 };
         let namespace =
             user_namespace(Parent::Initial, uid, map).map_err(kernel("make user namespace"))?;
@@ -112,8 +116,11 @@ impl Warden {
             pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(kernel("pipe"))?;
         let program = beside::find(PROGRAM).map_err(kernel("find wool-vmm"))?;
         let Some(mover) = fork_single_threaded().map_err(kernel("fork"))? else {
-            let end =
-                Ends { channel: theirs.as_fd(), stderr: stderr_end.as_fd(), tell: tell.as_fd() };
+            let end = MonitorEnds {
+                channel: theirs.as_fd(),
+                stderr: stderr_end.as_fd(),
+                tell: tell.as_fd(),
+            };
             if let Err(error) = self.move_in(group, &end, namespace.as_fd(), &program) {
                 spawn::report(tell.as_fd(), &error);
             }
@@ -136,26 +143,26 @@ impl Warden {
     fn move_in(
         &self,
         group: &Group,
-        ends: &Ends<'_>,
+        ends: &MonitorEnds<'_>,
         namespace: BorrowedFd<'_>,
         program: &CString,
     ) -> Result<(), SpawnError> {
         // Before the fork: pages touched before joining would stay charged to the warden.
         self.cgroups.enter_as_sandbox(group).map_err(failed("enter cgroup"))?;
         confine::leave_session(self.host.isolation);
-        self.place.enter_processes().map_err(failed("enter the sandboxes' processes"))?;
+        self.namespaces.enter_processes().map_err(failed("enter the sandboxes' processes"))?;
         let pid = spawn::clone(libc::CLONE_PARENT).map_err(failed("clone"))?;
         if pid > 0 {
             let _ = rustix::io::write(ends.tell, format!("P{pid}").as_bytes());
             exit_now(0);
         }
-        let [network, ipc, uts, mount] = self.place.namespaces();
+        let [network, ipc, uts, mount] = self.namespaces.descriptors();
         let more = [network, ipc, uts, mount, namespace];
         let arranged =
             spawn::arrange_descriptors(ends.channel, (None, Some(ends.stderr)), ends.tell, &more);
         // SAFETY: this process executes the monitor or ends, and drops nothing that owns a
         // descriptor.
-        let (tell, error) = match arranged.and_then(|()| unsafe { close_from(BEYOND) }) {
+        let (tell, error) = match arranged.and_then(|()| unsafe { close_from(FIRST_UNUSED) }) {
             Ok(()) => {
                 default_signals();
                 let error =
@@ -172,7 +179,7 @@ impl Warden {
 }
 
 /// The child's ends of its sockets.
-struct Ends<'a> {
+struct MonitorEnds<'a> {
     channel: BorrowedFd<'a>,
     stderr: BorrowedFd<'a>,
     tell: BorrowedFd<'a>,

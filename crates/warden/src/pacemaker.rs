@@ -36,7 +36,7 @@ use crate::uids;
 const BETWEEN_MOVES: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
 /// How long the process goes on after the last sign of work: it bridges pauses between two calls.
-const LASTS: Duration = Duration::from_millis(30);
+const ACTIVE_FOR: Duration = Duration::from_millis(30);
 
 /// Limits of the process, generous.
 const LIMITS: Limits = Limits {
@@ -78,7 +78,7 @@ impl Pacemaker {
 
     /// Reports that sandboxes are being made.
     pub(crate) fn beat(&mut self) {
-        if self.last.is_none_or(|last| last.elapsed() > LASTS / 2) {
+        if self.last.is_none_or(|last| last.elapsed() > ACTIVE_FOR / 2) {
             // Full: it is at work already. Closed: it is gone, and moves are slow now and then.
             let _ = rustix::io::write(&self.beats, b"b");
             self.last = Some(Instant::now());
@@ -104,7 +104,7 @@ fn become_pacemaker(
     std::mem::forget((listen, procs));
     // SAFETY: as above.
     unsafe { close_from(PROCS.unsigned_abs() + 1) }?;
-    be_on_time();
+    become_real_time();
     become_user(uids::FIRST - 2)?;
     drop_capabilities()?;
     set_no_new_privileges()?;
@@ -119,7 +119,7 @@ fn become_pacemaker(
 /// Gives the process priority over all ordinary ones: it needs some microseconds each time, and
 /// must not be late on a busy machine. Where the kernel refuses (`sched_setscheduler(2)`: a cgroup
 /// without real-time share) it stays an ordinary process.
-fn be_on_time() {
+fn become_real_time() {
     let priority = libc::sched_param { sched_priority: 1 };
     let class = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
     // SAFETY: sets the calling process's own class, from memory that lives.
@@ -136,7 +136,7 @@ fn keep_pace(listen: BorrowedFd<'_>, procs: BorrowedFd<'_>) -> io::Result<()> {
                 rustix::io::write(procs, b"0")?;
             }
             Ok(_) if rustix::io::read(listen, &mut [0; 64])? == 0 => return Ok(()),
-            Ok(_) => until = Instant::now() + LASTS,
+            Ok(_) => until = Instant::now() + ACTIVE_FOR,
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }

@@ -31,26 +31,26 @@ use crate::root::Root;
 use crate::uids;
 
 /// The number of pid 1's end of the pipe that shows that it lives; below it is [`DEAD`].
-const HELD: i32 = DEAD + 1;
+const ALIVE_PIPE: i32 = DEAD + 1;
 
 /// The number of the warden's pidfd in pid 1.
-const WARDEN: i32 = HELD + 1;
+const WARDEN: i32 = ALIVE_PIPE + 1;
 
 /// The step at which the namespaces could not be made.
 #[derive(Debug, Error)]
-#[error("make the sandboxes' place: {step}")]
-pub struct PlaceError {
+#[error("make the shared namespaces: {step}")]
+pub struct NamespaceError {
     step: &'static str,
     source: io::Error,
 }
 
-fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> PlaceError {
-    move |source| PlaceError { step, source: source.into() }
+fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> NamespaceError {
+    move |source| NamespaceError { step, source: source.into() }
 }
 
 /// The shared namespaces. Dropping this ends every sandbox.
 #[derive(Debug)]
-pub struct Place {
+pub struct SharedNamespaces {
     pid_one: PidFd,
     /// A pipe whose other end only pid 1 has.
     held: OwnedFd,
@@ -64,7 +64,7 @@ pub struct Place {
     deaths: Option<Deaths>,
 }
 
-impl Place {
+impl SharedNamespaces {
     /// Makes the namespaces. The empty file system is mounted on the directory `empty` in the
     /// child's own mount namespace; in the caller's, where `empty` was opened, nothing is mounted.
     /// The caller's working directory becomes `/`. With `reap` pid 1 reports deaths: for kernels
@@ -72,7 +72,7 @@ impl Place {
     ///
     /// # Errors
     /// When the caller lacks a privilege or the host a namespace.
-    pub fn new(empty: OwnedFd, reap: bool, isolation: Isolation) -> Result<Self, PlaceError> {
+    pub fn new(empty: OwnedFd, reap: bool, isolation: Isolation) -> Result<Self, NamespaceError> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(step("pipe"))?;
         let (deaths, dead) =
             pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(step("pipe"))?;
@@ -157,7 +157,7 @@ impl Place {
     /// Whether the process has a PID namespace of its own below P. A process in P itself would get
     /// a `/proc` with the processes of every sandbox.
     #[must_use]
-    pub fn holds_apart(&self, pid: i32) -> bool {
+    pub fn has_own_pid_namespace(&self, pid: i32) -> bool {
         let ours = rustix::fs::fstat(&self.pid);
         let theirs = rustix::fs::stat(format!("/proc/{pid}/ns/pid"));
         ours.is_ok_and(|ours| theirs.is_ok_and(|theirs| theirs.st_ino != ours.st_ino))
@@ -210,12 +210,12 @@ impl Place {
     }
 
     /// The shared namespaces that a process enters by itself, the mount namespace last.
-    pub(crate) fn namespaces(&self) -> [BorrowedFd<'_>; 4] {
+    pub(crate) fn descriptors(&self) -> [BorrowedFd<'_>; 4] {
         [&self.network, &self.ipc, &self.uts, &self.mount].map(AsFd::as_fd)
     }
 }
 
-impl Drop for Place {
+impl Drop for SharedNamespaces {
     fn drop(&mut self) {
         self.end();
         // With pid 1 all processes in P die, among them children of the warden; the kernel lets pid
@@ -271,7 +271,7 @@ fn be_pid_one(ready: &OwnedFd, dead: Option<&OwnedFd>, warden: &PidFd, isolation
             unsafe { libc::dup2(dead.as_raw_fd(), DEAD) };
         }
         // SAFETY: as above.
-        unsafe { libc::dup2(ready.as_raw_fd(), HELD) };
+        unsafe { libc::dup2(ready.as_raw_fd(), ALIVE_PIPE) };
         // SAFETY: as above.
         unsafe { libc::dup2(warden.as_fd().as_raw_fd(), WARDEN) };
         // SAFETY: as above.
@@ -350,8 +350,9 @@ mod tests {
             // SAFETY: the child makes namespaces as the warden does, and never returns.
             let pid = unsafe { libc::fork() };
             if pid == 0 {
-                let place = Place::new(empty, reap, Isolation::default());
-                let pid_one = place.as_ref().ok().and_then(|place| place.pid_one.identity());
+                let namespaces = SharedNamespaces::new(empty, reap, Isolation::default());
+                let pid_one =
+                    namespaces.as_ref().ok().and_then(|namespaces| namespaces.pid_one.identity());
                 let _ = as_effective_user(uids::FIRST, || {
                     let pid = pid_one.map_or(0, |who| who.pid);
                     let _ = rustix::io::write(&write, &pid.to_ne_bytes());

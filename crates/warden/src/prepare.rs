@@ -18,25 +18,25 @@ use sys::namespace::{IdMap, Parent, user_namespace};
 
 use crate::cgroup::{self, Group};
 use crate::defence::Defence;
-use crate::empty::Remains;
+use crate::empty::EmptyingProgress;
 use crate::filter::Role;
 use crate::identity::Identity;
 use crate::isolation::Isolation;
 use crate::protocol::{Answer, Cpu, Files, Limits, Network, Python};
 use crate::rootfs::Contents;
-use crate::serve::{Answered, Refused, Warden, kernel};
+use crate::serve::{CommandError, CommandResult, Warden, kernel};
 use crate::slot::{FileId, Kind, Sandbox, Zygote};
 use crate::spawn::{self, UserNamespace};
 use crate::uids::{Allotment, Block, INNER, Uids};
 
 impl Warden {
-    pub(crate) fn start(&mut self, name: u64, what: Interpreter<'_>) -> Answered {
+    pub(crate) fn start(&mut self, name: u64, what: Interpreter<'_>) -> CommandResult {
         if let Some(pacemaker) = &mut self.pacemaker {
             pacemaker.beat();
         }
         let role = if what.code.is_some() { Role::Instance } else { Role::Zygote };
         if role == Role::Zygote && !self.host.isolation.forks() {
-            return Err(Refused::Wrong(
+            return Err(CommandError::Wrong(
                 "nothing is forked into a mount namespace of its own: set zygotes = \"none\", or an isolation without own=mnt",
             ));
         }
@@ -47,7 +47,7 @@ impl Warden {
                 (identity, allotment, None)
             }
             Role::Zygote => {
-                let spent = Refused::Wrong("no kernel uid is free");
+                let spent = CommandError::Wrong("no kernel uid is free");
                 let block = self.uids.take_block().ok_or(spent)?;
                 let identity = Identity { uid: block.first, namespace: UserNamespace::Initial };
                 (identity, Allotment::Block(block.first), Some(block))
@@ -71,7 +71,12 @@ impl Warden {
 
     /// Records a sandbox whose process runs, and answers the worker. Whatever fails from here on,
     /// it is destroyed like any other, and what it holds is given back.
-    pub(crate) fn show_or_release(&mut self, name: u64, sandbox: Sandbox, ours: Ours) -> Answered {
+    pub(crate) fn show_or_release(
+        &mut self,
+        name: u64,
+        sandbox: Sandbox,
+        ours: WorkerEnds,
+    ) -> CommandResult {
         self.sandboxes.insert(name, sandbox);
         let shown = self.show(name, ours);
         if shown.is_err() {
@@ -81,9 +86,9 @@ impl Warden {
     }
 
     /// The worker's part of a started sandbox, and the steps that need its process.
-    fn show(&self, name: u64, Ours { channel, output }: Ours) -> Answered {
-        let sandbox = self.sandboxes.get(&name).ok_or(Refused::Wrong("no such sandbox"))?;
-        let process = sandbox.process.as_ref().ok_or(Refused::Wrong("it has no process"))?;
+    fn show(&self, name: u64, WorkerEnds { channel, output }: WorkerEnds) -> CommandResult {
+        let sandbox = self.sandboxes.get(&name).ok_or(CommandError::Wrong("no such sandbox"))?;
+        let process = sandbox.process.as_ref().ok_or(CommandError::Wrong("it has no process"))?;
         self.limit_cpu(&sandbox.group, sandbox.limits.cpu)?;
         if let (Kind::Instance, Some(root)) = (&sandbox.kind, &sandbox.root) {
             self.show_processes(root, process)?;
@@ -101,7 +106,7 @@ impl Warden {
         role: Role,
         what: Interpreter<'_>,
         identity: Identity,
-    ) -> Result<(Sandbox, Ours), Refused> {
+    ) -> Result<(Sandbox, WorkerEnds), CommandError> {
         let Identity { uid, namespace } = identity;
         let Interpreter { python, packages, code, network, limits } = what;
         let contents = Contents { packages, code, uid, network, limits };
@@ -128,7 +133,7 @@ impl Warden {
                 group: &group,
                 filter,
             };
-            let (process, stderr) = spawn::start(&self.place, &self.cgroups, &what)?;
+            let (process, stderr) = spawn::start(&self.namespaces, &self.cgroups, &what)?;
             Ok((ours, process, stderr))
         });
         let (channel, process, stderr) = match started {
@@ -156,15 +161,15 @@ impl Warden {
             inside: None,
             child: true,
             dying: false,
-            scratch: Remains::default(),
-            held: Remains::default(),
+            scratch: EmptyingProgress::default(),
+            held: EmptyingProgress::default(),
             counted: false,
         };
-        Ok((sandbox, Ours { channel, output }))
+        Ok((sandbox, WorkerEnds { channel, output }))
     }
 
     /// The group's files, by which `holder` can move its own processes there and no others.
-    fn cgroup_files(&self, group: &Group, holder: u32) -> Result<cgroup::Files, Refused> {
+    fn cgroup_files(&self, group: &Group, holder: u32) -> Result<cgroup::Files, CommandError> {
         let opener = if self.host.isolation.has(Defence::CgroupCredentials) { holder } else { 0 };
         self.cgroups.files(group, opener).map_err(kernel("open cgroup"))
     }
@@ -188,18 +193,19 @@ impl Warden {
         derive: bool,
         packages: Option<&str>,
         limits: Limits,
-    ) -> Answered {
+    ) -> CommandResult {
         if let Some(pacemaker) = &mut self.pacemaker {
             pacemaker.beat();
         }
         self.forks_at_full_speed(zygote)?;
         let parent = match self.sandboxes.get_mut(&zygote) {
             Some(found) if !found.dying => found,
-            _ => return Err(Refused::Wrong("no such sandbox")),
+            _ => return Err(CommandError::Wrong("no such sandbox")),
         };
         let (uid, network) = (parent.uid, parent.network);
         let (python, group) = (parent.python.clone(), parent.group.clone());
-        let own = parent.as_zygote_mut().ok_or(Refused::Wrong("an instance is never forked"))?;
+        let own =
+            parent.as_zygote_mut().ok_or(CommandError::Wrong("an instance is never forked"))?;
         let parent = Origin { name: zygote, python, network, uid, group };
         let ids = take_ids(&mut self.uids, own, derive, self.host.isolation)?;
         let idle = if derive { None } else { own.idle_groups.pop() };
@@ -225,7 +231,7 @@ impl Warden {
 
     /// A zygote has its own processor limit while it imports. From its first slot on it only forks,
     /// for functions with limits of their own, and its forks begin where it is itself.
-    fn forks_at_full_speed(&mut self, zygote: u64) -> Result<(), Refused> {
+    fn forks_at_full_speed(&mut self, zygote: u64) -> Result<(), CommandError> {
         let found = self.find(zygote)?;
         let group = found.group.clone();
         if std::mem::replace(&mut found.limits.cpu, Cpu::UNLIMITED) == Cpu::UNLIMITED {
@@ -243,7 +249,7 @@ impl Warden {
         packages: Option<&str>,
         limits: Limits,
         idle: Option<Group>,
-    ) -> Answered {
+    ) -> CommandResult {
         let Origin { python, network, .. } = parent;
         let late = self.host.late_mounts;
         let root = if derive || late {
@@ -313,8 +319,8 @@ impl Warden {
             inside: None,
             child: false,
             dying: false,
-            scratch: Remains::default(),
-            held: Remains::default(),
+            scratch: EmptyingProgress::default(),
+            held: EmptyingProgress::default(),
             counted: false,
         };
         self.sandboxes.insert(name, sandbox);
@@ -344,7 +350,7 @@ pub(crate) struct Interpreter<'a> {
 }
 
 /// The worker's ends of a sandbox's sockets and pipes.
-pub(crate) struct Ours {
+pub(crate) struct WorkerEnds {
     pub(crate) channel: OwnedFd,
     /// The reading end of an instance's output.
     pub(crate) output: Option<OwnedFd>,
@@ -381,18 +387,18 @@ fn take_ids(
     zygote: &mut Zygote,
     derive: bool,
     isolation: Isolation,
-) -> Result<Ids, Refused> {
-    let spent = || Refused::Wrong("the zygote has no kernel uid left");
+) -> Result<Ids, CommandError> {
+    let spent = || CommandError::Wrong("the zygote has no kernel uid left");
     let first = zygote.ids.first;
     if derive && zygote.namespace.is_none() {
-        let block = uids.take_block().ok_or(Refused::Wrong("no kernel uid is free"))?;
+        let block = uids.take_block().ok_or(CommandError::Wrong("no kernel uid is free"))?;
         let (uid, allotment) = (block.first, Allotment::Block(block.first));
         return Ok(Ids { uid, outside: uid, count: block.count, allotment });
     }
     let (offset, count, allotment) = if derive {
         let count = zygote.ids.share();
         if count == 0 {
-            return Err(Refused::Wrong("zygotes are derived at most four deep"));
+            return Err(CommandError::Wrong("zygotes are derived at most four deep"));
         }
         let offset = zygote.ids.take_share().ok_or_else(spent)?;
         (offset, count, Allotment::Share(offset))
@@ -409,7 +415,7 @@ fn take_ids(
 }
 
 /// A user namespace below the zygote's, which the zygote may enter.
-fn own_namespace(zygote: &Zygote, zygote_uid: u32, ids: &Ids) -> Result<OwnedFd, Refused> {
+fn own_namespace(zygote: &Zygote, zygote_uid: u32, ids: &Ids) -> Result<OwnedFd, CommandError> {
     let (parent, owner) = match &zygote.namespace {
         Some(namespace) => (Parent::Inside(namespace.as_fd()), INNER),
         None => (Parent::Initial, zygote_uid),
@@ -418,14 +424,14 @@ fn own_namespace(zygote: &Zygote, zygote_uid: u32, ids: &Ids) -> Result<OwnedFd,
     user_namespace(parent, owner, map).map_err(kernel("make user namespace"))
 }
 
-fn channel(kind: SocketType) -> Result<(OwnedFd, OwnedFd), Refused> {
+fn channel(kind: SocketType) -> Result<(OwnedFd, OwnedFd), CommandError> {
     socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
         .map_err(kernel("make channel"))
 }
 
 /// A pipe for an instance's descriptors 1 and 2: the worker's end, and the instance's. The pipe
 /// belongs to the instance's uid, so that it can also open it by its name in `/proc`.
-fn output_pipe(uid: u32) -> Result<(OwnedFd, OwnedFd), Refused> {
+fn output_pipe(uid: u32) -> Result<(OwnedFd, OwnedFd), CommandError> {
     let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC).map_err(kernel("make output"))?;
     fchown(&theirs, Some(Uid::from_raw(uid)), Some(Gid::from_raw(uid)))
         .map_err(kernel("give output away"))?;

@@ -16,13 +16,13 @@ pub const MAX_PACKET: usize = 32 << 10;
 pub const VERSION: u32 = 8;
 
 /// Maximum number of layers of one [`Command::Open`].
-pub const MOST_OPENED: usize = 8;
+pub const MAX_OPENED: usize = 8;
 
 /// Maximum number of networks of one [`Command::Reach`].
-pub const MOST_NETWORKS: usize = 65;
+pub const MAX_NETWORKS: usize = 65;
 /// Maximum number of ports of one [`Command::Reach`]. With the socket for names they fit into one
 /// packet.
-pub const MOST_PORTS: usize = 12;
+pub const MAX_PORTS: usize = 12;
 
 /// A numbered command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,7 +121,7 @@ pub enum Command {
         /// Limits of the monitor; it has no scratch.
         limits: Limits,
     },
-    /// Change the memory limit of a monitor whose number of machines has changed. Answered by
+    /// Change the memory limit of a monitor whose number of machines has changed.Answered by
     /// [`Answer::Done`].
     Limit {
         /// The monitor's number.
@@ -161,7 +161,7 @@ pub enum Command {
         /// Limits of the instance.
         limits: Limits,
     },
-    /// A process has said READY on the slot's channel; a pidfd of it comes along. Answered by
+    /// A process has said READY on the slot's channel; a pidfd of it comes along.Answered by
     /// [`Answer::Done`] when it is the slot's: right kernel uid, in the slot's cgroups, in a PID
     /// namespace of its own where it should be.
     Landed {
@@ -185,14 +185,14 @@ pub enum Command {
     /// Start the proxy, beside an earlier one if there is one. Answered by [`Answer::Done`] with
     /// the worker's end of its control socket: the proxy ends when that closes.
     Proxy,
-    /// Examine what a zygote's imports have left that a fork would share or lose. Answered by
+    /// Examine what a zygote's imports have left that a fork would share or lose.Answered by
     /// [`Answer::Examined`]. After the zygote has reported its imports and before anything is
     /// forked from it.
     Examine {
         /// The zygote's number.
         sandbox: u64,
     },
-    /// Ask for a sandbox's cause of death, and for its output outside the channel. Answered by
+    /// Ask for a sandbox's cause of death, and for its output outside the channel.Answered by
     /// [`Answer::Died`], at once; also for a sandbox that lives.
     Inspect {
         /// The sandbox's number.
@@ -242,7 +242,7 @@ pub enum Answer {
     /// The command was carried out. After `Place` with early mounts: the root comes along.
     Done,
     /// The kernel's findings about a zygote.
-    Examined(Left),
+    Examined(ImportRemains),
     /// The cause of death, as far as it can be known.
     Died {
         /// The process has ended, and pid 1 of the sandboxes may still report how: ask again an
@@ -274,7 +274,7 @@ pub enum Answer {
 /// What a zygote has beyond one thread, private memory and the four descriptors that it started
 /// with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Left {
+pub struct ImportRemains {
     /// Threads beside the main one, and processes beside this one in its cgroup.
     pub tasks: u32,
     /// Open descriptors beyond its own, or that are not what they were.

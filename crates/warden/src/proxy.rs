@@ -20,7 +20,7 @@ use crate::beside;
 use crate::cgroup::Group;
 use crate::confine;
 use crate::protocol::{Answer, Cpu, Limits, Network};
-use crate::serve::{Answered, Refused, Warden, kernel};
+use crate::serve::{CommandError, CommandResult, Warden, kernel};
 use crate::spawn::{self, failed};
 
 /// The program, beside the warden's own.
@@ -37,14 +37,14 @@ const LIMITS: Limits = Limits {
 };
 
 /// The current proxy, and those that are about to end.
-const MOST: usize = 4;
+const MAX_PROXIES: usize = 4;
 
 impl Warden {
     /// Carries out [`Command::Proxy`](crate::protocol::Command::Proxy).
-    pub(crate) fn start_proxy(&mut self) -> Answered {
+    pub(crate) fn start_proxy(&mut self) -> CommandResult {
         self.proxies.reap();
-        if self.proxies.children.len() >= MOST {
-            return Err(Refused::Wrong("enough proxies run"));
+        if self.proxies.children.len() >= MAX_PROXIES {
+            return Err(CommandError::Wrong("enough proxies run"));
         }
         let group = match &self.proxies.group {
             Some(group) => group.clone(),

@@ -23,9 +23,9 @@ use rustix::net::sockopt::{
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with};
 
 use crate::defence::Defence;
-use crate::protocol::{Answer, MOST_NETWORKS, MOST_PORTS, Network};
-use crate::serve::{Answered, Refused, Warden, kernel};
-use crate::slot::Filled;
+use crate::protocol::{Answer, MAX_NETWORKS, MAX_PORTS, Network};
+use crate::serve::{CommandError, CommandResult, Warden, kernel};
+use crate::slot::FilledNetwork;
 
 /// Where a resolver sends lookups if no server is configured (resolv.conf(5)).
 const NAMES: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 53);
@@ -44,43 +44,44 @@ impl Warden {
         networks: &[(IpAddr, u8)],
         ports: &[u16],
         names: bool,
-    ) -> Answered {
-        if networks.len() > MOST_NETWORKS || ports.len() > MOST_PORTS {
-            return Err(Refused::Wrong("too many networks or ports at once"));
+    ) -> CommandResult {
+        if networks.len() > MAX_NETWORKS || ports.len() > MAX_PORTS {
+            return Err(CommandError::Wrong("too many networks or ports at once"));
         }
         let sandbox = self.find(name)?;
         if sandbox.network != Network::Egress || sandbox.reaches.is_some() {
-            return Err(Refused::Wrong("the sandbox's network is not to be filled"));
+            return Err(CommandError::Wrong("the sandbox's network is not to be filled"));
         }
-        let process = sandbox.process.as_ref().ok_or(Refused::Wrong("no process has landed"))?;
-        let pid = process.identity().ok_or(Refused::Gone)?.pid;
+        let process =
+            sandbox.process.as_ref().ok_or(CommandError::Wrong("no process has landed"))?;
+        let pid = process.identity().ok_or(CommandError::Gone)?.pid;
         let namespace = std::fs::File::open(format!("/proc/{pid}/ns/net"));
         // The pidfd keeps the number from naming another process: the process still lived after the
         // look. A dead one has no network any more.
         if !process.alive() {
-            return Err(Refused::Gone);
+            return Err(CommandError::Gone);
         }
         let namespace = namespace.map_err(kernel("open the sandbox's network"))?;
         let stat = rustix::fs::fstat(&namespace).map_err(kernel("name the sandbox's network"))?;
         let inode = stat.st_ino;
         // A zygote may have left out the step: then the network would be filled for all sandboxes
         // in it.
-        if self.host.isolation.has(Defence::CheckNetwork) && !self.is_nobodys(inode)? {
-            return Err(Refused::Wrong("the process has no network of its own"));
+        if self.host.isolation.has(Defence::CheckNetwork) && !self.is_unused(inode)? {
+            return Err(CommandError::Wrong("the process has no network of its own"));
         }
         let filled = sys::network::within(namespace.as_fd(), || fill(networks, ports, names));
         let sockets = filled.map_err(kernel("fill the sandbox's network"))?;
-        self.find(name)?.reaches = Some(Filled { inode, namespace: namespace.into() });
+        self.find(name)?.reaches = Some(FilledNetwork { inode, namespace: namespace.into() });
         Ok((Answer::Done, sockets))
     }
 
     /// Whether a network is neither the warden's nor the shared one, and has not been filled for
     /// another sandbox.
-    fn is_nobodys(&self, inode: u64) -> Result<bool, Refused> {
+    fn is_unused(&self, inode: u64) -> Result<bool, CommandError> {
         let ours = rustix::fs::stat("/proc/self/ns/net").map_err(kernel("name our own network"))?;
-        let is_it = |filled: &Filled| filled.inode == inode;
+        let is_it = |filled: &FilledNetwork| filled.inode == inode;
         let filled = self.sandboxes.values().any(|one| one.reaches.as_ref().is_some_and(is_it));
-        Ok(inode != ours.st_ino && !self.place.is_network(inode) && !filled)
+        Ok(inode != ours.st_ino && !self.namespaces.is_network(inode) && !filled)
     }
 }
 

@@ -13,11 +13,11 @@ use std::time::Instant;
 
 use sys::process::PidFd;
 
-use crate::cgroup::{Group, Held};
+use crate::cgroup::{Group, HeldMemory};
 use crate::defence::Defence;
 use crate::empty::empty;
 use crate::examine::runs;
-use crate::isolation::Supply;
+use crate::isolation::CgroupSource;
 use crate::protocol::Cpu;
 use crate::serve::Warden;
 use crate::slot::{Kind, Sandbox};
@@ -30,10 +30,10 @@ const IDLE_GROUPS: usize = 64;
 const KEPT_GROUPS: usize = 8;
 
 /// What a dead slot may hold without a second look: the kernel subtracts it when it has time.
-const UNSEEN: Held = Held { memory: 64 << 10, kernel: 256 << 10 };
+const UNCHECKED_MEMORY: HeldMemory = HeldMemory { memory: 64 << 10, kernel: 256 << 10 };
 /// What a zygote may hold of all its dead slots together. Memory that the kernel keeps for a
 /// handler is charged to it, and is freed after the handler's death.
-const MOST_HELD: Held = Held { memory: 32 << 20, kernel: 256 << 20 };
+const MAX_HELD: HeldMemory = HeldMemory { memory: 32 << 20, kernel: 256 << 20 };
 
 impl Warden {
     /// Removes a sandbox from the worker's sight and begins to kill it.
@@ -52,7 +52,7 @@ impl Warden {
             let _ = process.kill();
         }
         // Other processes in a slot's cgroup are its zygote's, and must be seen alive: see
-        // `hold_intruders_to_account`.
+        // `end_intruder`.
         let ends_alone = matches!(sandbox.kind, Kind::Instance)
             && sandbox.process.is_some()
             && self.host.isolation.has(Defence::PidNamespace);
@@ -129,9 +129,9 @@ impl Warden {
         }
         let kept = instance && self.keep_group(parent, &group, limits.cpu);
         if !kept && landed && instance {
-            self.hold_intruders_to_account(parent, &group);
+            self.end_intruder(parent, &group);
         }
-        if !kept && !self.hold_to_account(name, parent, &group) {
+        if !kept && !self.end_hoarder(name, parent, &group) {
             return false;
         }
         if !kept && !self.cgroups.remove(&group) {
@@ -140,7 +140,7 @@ impl Warden {
             return false;
         }
         if let Some(sandbox) = self.sandboxes.remove(&name) {
-            if let (Some(inside), Some(deaths)) = (sandbox.inside, self.place.deaths()) {
+            if let (Some(inside), Some(deaths)) = (sandbox.inside, self.namespaces.deaths()) {
                 deaths.forget(inside, name);
             }
             self.give_back(sandbox.allotment, parent);
@@ -179,7 +179,7 @@ impl Warden {
     /// Ends a zygote that has another process in a dead slot's cgroup: with that slot's limit, and
     /// the next one's, it would take as much as there are slots. Processes that the slot's own
     /// process had forked ended with it.
-    fn hold_intruders_to_account(&mut self, zygote: Option<u64>, group: &Group) {
+    fn end_intruder(&mut self, zygote: Option<u64>, group: &Group) {
         let Some(zygote) = zygote else { return };
         let alone = self.host.isolation.has(Defence::PidNamespace);
         if alone && self.cgroups.pids(group).into_iter().any(runs) {
@@ -190,7 +190,7 @@ impl Warden {
     /// Ends a zygote that holds much memory of its dead slots: shared mappings, descriptors, or the
     /// content of sockets and pipes. No other process can hold it, and nothing bounds it once the
     /// slot's cgroup is gone. False where it must be tried again.
-    fn hold_to_account(&mut self, name: u64, zygote: Option<u64>, group: &Group) -> bool {
+    fn end_hoarder(&mut self, name: u64, zygote: Option<u64>, group: &Group) -> bool {
         let Some(zygote) = zygote else { return true };
         if !self.host.isolation.has(Defence::OwnScratch) || !self.cgroups.empty(group) {
             return true;
@@ -201,18 +201,18 @@ impl Warden {
             return true;
         }
         // The kernel may not have subtracted the latest yet.
-        let seen = held.memory > UNSEEN.memory || held.kernel > UNSEEN.kernel;
+        let seen = held.memory > UNCHECKED_MEMORY.memory || held.kernel > UNCHECKED_MEMORY.kernel;
         if seen && !sandbox.held.is_held(Instant::now()) {
             return false;
         }
         sandbox.counted = true;
         let own = self.sandboxes.get_mut(&zygote).and_then(Sandbox::as_zygote_mut);
-        let all = own.map_or(Held::default(), |own| {
+        let all = own.map_or(HeldMemory::default(), |own| {
             own.held.memory = own.held.memory.saturating_add(held.memory);
             own.held.kernel = own.held.kernel.saturating_add(held.kernel);
             own.held
         });
-        if all.memory > MOST_HELD.memory || all.kernel > MOST_HELD.kernel {
+        if all.memory > MAX_HELD.memory || all.kernel > MAX_HELD.kernel {
             self.release(zygote);
         }
         true
@@ -263,7 +263,7 @@ impl Warden {
     /// Keeps an instance's cgroup for the next one of the same zygote, or for the next that no
     /// zygote forks, if all of its hierarchies can be reused.
     fn keep_group(&mut self, zygote: Option<u64>, group: &Group, cpu: Cpu) -> bool {
-        if self.host.isolation.cgroups == Supply::Fresh || !self.cgroups.reusable(group) {
+        if self.host.isolation.cgroups == CgroupSource::Fresh || !self.cgroups.reusable(group) {
             return false;
         }
         // Here and not at the next start: a sandbox without such a limit must not pay for it.
@@ -292,7 +292,7 @@ impl Warden {
 impl Drop for Warden {
     /// Kills all at once, without waiting for each.
     fn drop(&mut self) {
-        self.place.end();
+        self.namespaces.end();
         self.cgroups.clear();
     }
 }

@@ -20,7 +20,7 @@ use crate::state_directory::{StateDirectory, StateError};
 use crate::uids::Share;
 
 /// How long another warden may take to its end.
-const PATIENCE: Duration = Duration::from_secs(60);
+const OTHER_WARDEN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Waits until no other warden works on the state directory, and makes others wait for as long as
 /// the value lives. A warden whose worker was killed may still be removing its sandboxes, whose
@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// when the other warden does not end.
 pub fn await_turn(state: &StateDirectory) -> Result<OwnedFd, StateError> {
     let directory = state.readable_directory("run")?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + OTHER_WARDEN_TIMEOUT;
     loop {
         match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) if Instant::now() < deadline => {

@@ -14,7 +14,7 @@ use crate::stages::Stages;
 #[derive(Debug)]
 pub struct Root {
     fd: OwnedFd,
-    place: Option<Place>,
+    mount_point: Option<MountPoint>,
 }
 
 impl Root {
@@ -25,22 +25,22 @@ impl Root {
     pub(crate) fn hang(tree: Tree, stages: &Stages, name: &str) -> io::Result<Self> {
         let path = stages.path(name);
         std::fs::create_dir(&path)?;
-        let place = Place { path, _stages: stages.clone() };
+        let mount_point = MountPoint { path, _stages: stages.clone() };
         let fd = tree.as_fd().try_clone_to_owned()?;
-        tree.attach(rustix::fs::CWD, &place.path.to_string_lossy())?;
-        Ok(Self { fd, place: Some(place) })
+        tree.attach(rustix::fs::CWD, &mount_point.path.to_string_lossy())?;
+        Ok(Self { fd, mount_point: Some(mount_point) })
     }
 
     /// Whether it is attached in a mount table.
     #[must_use]
     pub(crate) fn hangs(&self) -> bool {
-        self.place.is_some()
+        self.mount_point.is_some()
     }
 }
 
 impl From<Tree> for Root {
     fn from(tree: Tree) -> Self {
-        Self { fd: tree.into_fd(), place: None }
+        Self { fd: tree.into_fd(), mount_point: None }
     }
 }
 
@@ -51,13 +51,13 @@ impl AsFd for Root {
 }
 
 #[derive(Debug)]
-struct Place {
+struct MountPoint {
     path: PathBuf,
     /// Keeps the path valid.
     _stages: Stages,
 }
 
-impl Drop for Place {
+impl Drop for MountPoint {
     fn drop(&mut self) {
         let _ = unmount(&self.path, UnmountFlags::DETACH);
         // Never the content: mounts that are left would be layers.

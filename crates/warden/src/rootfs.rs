@@ -35,7 +35,7 @@ use sys::process::PidFd;
 use thiserror::Error;
 
 use crate::defence::Defence;
-use crate::isolation::{Hang, Isolation};
+use crate::isolation::{Isolation, RootMount};
 use crate::protocol::{Limits, Network, Python};
 use crate::root::Root;
 use crate::scratch::{common_scratch, own_scratch};
@@ -121,7 +121,7 @@ pub struct Roots {
     owner: u32,
     stages: Stages,
     made: u64,
-    way: Hang,
+    way: RootMount,
     isolation: Isolation,
     /// The scratch of all sandboxes where they have none of their own.
     common: Option<OwnedFd>,
@@ -132,7 +132,7 @@ pub struct Roots {
 impl Roots {
     /// `layers` is the directory of layers and `stages` one to mount on, both opened in the
     /// warden's own mount namespace. Where the kernel cannot attach to detached trees,
-    /// [`Hang::Detached`] becomes [`Hang::Staged`].
+    /// [`RootMount::Detached`] becomes [`RootMount::Staged`].
     ///
     /// # Errors
     /// When nothing can be mounted at all.
@@ -142,7 +142,7 @@ impl Roots {
         isolation: Isolation,
     ) -> Result<Self, RootError> {
         let way = match isolation.root {
-            Hang::Detached if !can_attach_to_detached() => Hang::Staged,
+            RootMount::Detached if !can_attach_to_detached() => RootMount::Staged,
             other => other,
         };
         // Mount points go with the warden, however it ends. Only the warden may enter: a hostile
@@ -155,7 +155,8 @@ impl Roots {
             false => Some(common_scratch(&stages).map_err(mounting("make scratch"))?),
         };
         let owner = owner(layers.as_fd()).map_err(mounting("examine the layers"))?;
-        let views = Views::new(stages.clone(), way == Hang::Staged || !can_attach_to_detached());
+        let views =
+            Views::new(stages.clone(), way == RootMount::Staged || !can_attach_to_detached());
         let templates = HashMap::new();
         Ok(Self { layers, owner, stages, made: 0, way, isolation, common, views, templates })
     }
@@ -163,7 +164,7 @@ impl Roots {
     /// Whether mounts can be attached to a root in use: [`Roots::complete`] and [`attach_proc`].
     #[must_use]
     pub fn late(&self) -> bool {
-        self.way != Hang::Staged
+        self.way != RootMount::Staged
     }
 
     /// A new root. Where mounts may come late, `contents` may be completed later
@@ -178,12 +179,12 @@ impl Roots {
             return Err(mounting("find template")(io::ErrorKind::NotFound.into()));
         };
         let view = self.views.of(contents.limits).map_err(mounting("make a view"))?;
-        if let (Hang::Staged, Some(stage)) = (self.way, &template.stage) {
+        if let (RootMount::Staged, Some(stage)) = (self.way, &template.stage) {
             return self.make_staged(template.tree.as_fd(), stage, contents, view);
         }
         let tree =
             Tree::clone_of(template.tree.as_fd(), true).map_err(mounting("clone template"))?;
-        let root = if self.way == Hang::Bind {
+        let root = if self.way == RootMount::Bind {
             self.made += 1;
             let name = format!("root-{}", self.made);
             Root::hang(tree, &self.stages, &name).map_err(mounting("attach root"))?
@@ -305,14 +306,14 @@ impl Roots {
         let devices = devices().map_err(mounting("make devices"))?;
         let links = view::links().map_err(mounting("make links"))?;
         let template = match self.way {
-            Hang::Detached => {
+            RootMount::Detached => {
                 guest.attach(base.as_fd(), "opt/lambswool").map_err(mounting("attach guest"))?;
                 devices.attach(base.as_fd(), "dev").map_err(mounting("attach devices"))?;
                 links.attach(base.as_fd(), "proc").map_err(mounting("attach links"))?;
                 base.make_private().map_err(mounting("make private"))?;
                 Template { tree: base.into_fd(), guest: held, stage: None }
             }
-            Hang::Staged | Hang::Bind => {
+            RootMount::Staged | RootMount::Bind => {
                 self.made += 1;
                 let stage = self.stages.path(&format!("template-{}", self.made));
                 std::fs::create_dir_all(&stage).map_err(mounting("make stage"))?;

@@ -14,10 +14,10 @@ use thiserror::Error;
 
 use crate::cgroup::{Cgroups, Group};
 use crate::filter::Filters;
-use crate::identity::{AHEAD, Identities};
+use crate::identity::{Identities, MAX_AHEAD};
 use crate::isolation::Isolation;
 use crate::pacemaker::Pacemaker;
-use crate::place::Place;
+use crate::place::SharedNamespaces;
 use crate::prepare::Interpreter;
 use crate::protocol::{Answer, Command, Cpu, Host, Limits, MAX_PACKET, Network, Numbered, VERSION};
 use crate::proxy::Proxies;
@@ -29,28 +29,28 @@ use crate::uids::Uids;
 use crate::view::MAX_VIEWS;
 
 /// Maximum number of sandboxes that the warden knows.
-const MOST_SANDBOXES: u64 = 16_000;
+const MAX_SANDBOXES: u64 = 16_000;
 
 /// Released sandboxes that wait until there is nothing else to do. Each holds descriptors, memory
 /// and a cgroup that the next could have: without a bound, a worker under load that keeps nothing
 /// runs out of descriptors within seconds.
-const MAY_WAIT: usize = 32;
+const MAX_DYING: usize = 32;
 
 /// Descriptors of the warden for one sandbox: its root and process, five files of its cgroup (where
 /// there are three hierarchies), and a derived zygote's namespace or a root zygote's pipe.
-const FOR_A_SANDBOX: u64 = 8;
+const DESCRIPTORS_PER_SANDBOX: u64 = 8;
 
 /// Descriptors for the warden itself, its views, what it makes ahead, and the making of one
 /// sandbox.
-const FOR_ITSELF: u64 = 64 + (MAX_VIEWS + AHEAD) as u64;
+const DESCRIPTORS_OF_WARDEN: u64 = 64 + (MAX_VIEWS + MAX_AHEAD) as u64;
 
 /// Milliseconds without a command after which a namespace is made ahead. Longer than an interpreter
 /// takes to start, which needs the processors.
-const REST: i64 = 12;
+const IDLE_MS: i64 = 12;
 
 /// Why a command was not carried out.
 #[derive(Debug, Error)]
-pub(crate) enum Refused {
+pub(crate) enum CommandError {
     #[error("{0}")]
     Wrong(&'static str),
     /// The process has died. Reported as `ESRCH`: the cause may not concern the next one.
@@ -64,11 +64,11 @@ pub(crate) enum Refused {
     Spawn(#[from] SpawnError),
 }
 
-pub(crate) fn kernel<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> Refused {
-    move |source| Refused::Kernel { step, source: source.into() }
+pub(crate) fn kernel<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> CommandError {
+    move |source| CommandError::Kernel { step, source: source.into() }
 }
 
-impl Refused {
+impl CommandError {
     fn answer(&self) -> Answer {
         let errno = match self {
             Self::Wrong(_) => None,
@@ -82,7 +82,7 @@ impl Refused {
     }
 }
 
-pub(crate) type Answered = Result<(Answer, Vec<OwnedFd>), Refused>;
+pub(crate) type CommandResult = Result<(Answer, Vec<OwnedFd>), CommandError>;
 
 /// The warden's whole state.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ pub struct Warden {
     pub(crate) proxies: Proxies,
     /// Dropped before the namespaces, which wait for all of the warden's children.
     pub(crate) pacemaker: Option<Pacemaker>,
-    pub(crate) place: Place,
+    pub(crate) namespaces: SharedNamespaces,
     pub(crate) roots: Roots,
     pub(crate) cgroups: Cgroups,
     pub(crate) uids: Uids,
@@ -108,14 +108,14 @@ impl Warden {
     /// `descriptors` is this process's limit.
     #[must_use]
     pub fn new(
-        place: Place,
+        namespaces: SharedNamespaces,
         roots: Roots,
         cgroups: Cgroups,
         uids: Uids,
         isolation: Isolation,
         descriptors: u64,
     ) -> Self {
-        let held = descriptors.saturating_sub(FOR_ITSELF) / FOR_A_SANDBOX;
+        let held = descriptors.saturating_sub(DESCRIPTORS_OF_WARDEN) / DESCRIPTORS_PER_SANDBOX;
         let scopes = sys::probe::landlock() >= 6;
         let host = Host {
             version: VERSION,
@@ -125,7 +125,7 @@ impl Warden {
             isolation,
             scopes,
             cpu: cgroups.limits_cpu(),
-            sandboxes: held.clamp(1, MOST_SANDBOXES),
+            sandboxes: held.clamp(1, MAX_SANDBOXES),
         };
         // Without it all works as well, only slower now and then.
         let pacemaker = Pacemaker::start(&cgroups).ok().flatten();
@@ -133,7 +133,7 @@ impl Warden {
             proxies: Proxies::default(),
             pacemaker,
             filters: Filters::build(scopes, isolation),
-            place,
+            namespaces,
             roots,
             cgroups,
             uids,
@@ -148,7 +148,7 @@ impl Warden {
     /// Serves the worker until its socket closes; then everything is destroyed.
     ///
     /// # Errors
-    /// When the socket breaks, or the sandboxes' place is lost.
+    /// When the socket breaks, or the shared namespaces is lost.
     pub fn serve(&mut self, worker: BorrowedFd<'_>) -> io::Result<()> {
         let mut packet = vec![0; MAX_PACKET];
         let mut reaped = false;
@@ -157,16 +157,16 @@ impl Warden {
             let wait = match (reaped, self.dying.is_empty(), self.identities.lacks()) {
                 (true, ..) => 0,
                 (false, false, _) => 2,
-                (false, true, true) => REST,
+                (false, true, true) => IDLE_MS,
                 (false, true, false) => 1000,
             };
             let limit = Timespec { tv_sec: wait / 1000, tv_nsec: wait % 1000 * 1_000_000 };
             let mut fds = vec![PollFd::new(&worker, PollFlags::IN)];
-            let deaths = self.place.deaths();
+            let deaths = self.namespaces.deaths();
             fds.extend(deaths.iter().map(|it| PollFd::from_borrowed_fd(it.pipe(), PollFlags::IN)));
             match (poll(&mut fds, Some(&limit))?, wait) {
                 (0, 1000) => self.thin_out(),
-                (0, REST) => self.make_identity_ahead(),
+                (0, IDLE_MS) => self.make_identity_ahead(),
                 _ => {}
             }
             loop {
@@ -190,16 +190,16 @@ impl Warden {
                     }
                     other => other?,
                 };
-                if self.dying.len() > MAY_WAIT {
+                if self.dying.len() > MAX_DYING {
                     self.reap_one();
                 }
             }
             reaped = self.reap_one();
-            if let Some(deaths) = self.place.deaths() {
+            if let Some(deaths) = self.namespaces.deaths() {
                 deaths.read();
             }
             self.proxies.reap();
-            if !self.place.alive() {
+            if !self.namespaces.alive() {
                 return Err(io::Error::other("the sandboxes' pid 1 is gone"));
             }
         }
@@ -228,14 +228,14 @@ impl Warden {
         (Numbered { number: command.number, body }, fds)
     }
 
-    fn carry_out(&mut self, command: Command, mut fds: Vec<OwnedFd>) -> Answered {
+    fn carry_out(&mut self, command: Command, mut fds: Vec<OwnedFd>) -> CommandResult {
         match command {
             Command::Hello { version } if version == VERSION => {
                 Ok((Answer::Host(self.host.clone()), Vec::new()))
             }
-            Command::Hello { .. } => {
-                Err(Refused::Wrong("wool and wool-warden are not of one build: install both again"))
-            }
+            Command::Hello { .. } => Err(CommandError::Wrong(
+                "wool and wool-warden are not of one build: install both again",
+            )),
             Command::Start { sandbox, python, packages, code, network, limits } => {
                 self.check_new(sandbox)?;
                 let limits = self.host.isolation.enforced(limits);
@@ -259,7 +259,7 @@ impl Warden {
                 self.place_layers(sandbox, packages.as_deref(), &code, limits)
             }
             Command::Landed { sandbox } => {
-                let pidfd = fds.pop().ok_or(Refused::Wrong("a pidfd must come along"))?;
+                let pidfd = fds.pop().ok_or(CommandError::Wrong("a pidfd must come along"))?;
                 self.landed(sandbox, pidfd.into())
             }
             Command::Reach { sandbox, networks, ports, names } => {
@@ -276,20 +276,20 @@ impl Warden {
         }
     }
 
-    fn check_new(&self, sandbox: u64) -> Result<(), Refused> {
+    fn check_new(&self, sandbox: u64) -> Result<(), CommandError> {
         if self.sandboxes.contains_key(&sandbox) {
-            return Err(Refused::Wrong("the name is taken"));
+            return Err(CommandError::Wrong("the name is taken"));
         }
         if self.sandboxes.len() as u64 >= self.host.sandboxes {
             // The kernel's own error for this: the worker then evicts.
             let source = io::Error::from_raw_os_error(libc::EMFILE);
-            return Err(Refused::Kernel { step: "take one more sandbox", source });
+            return Err(CommandError::Kernel { step: "take one more sandbox", source });
         }
         Ok(())
     }
 
     /// Attaches `/proc` to an instance's root, unless it has mounted its own.
-    pub(crate) fn show_processes(&self, root: &Root, process: &PidFd) -> Result<(), Refused> {
+    pub(crate) fn show_processes(&self, root: &Root, process: &PidFd) -> Result<(), CommandError> {
         if self.host.proc && self.host.isolation.forks() {
             attach_proc(root.as_fd(), process, self.host.isolation)
                 .map_err(kernel("attach /proc"))?;
@@ -298,7 +298,7 @@ impl Warden {
     }
 
     /// Limits the processors of a sandbox whose process exists, if its limits say so.
-    pub(crate) fn limit_cpu(&self, group: &Group, cpu: Cpu) -> Result<(), Refused> {
+    pub(crate) fn limit_cpu(&self, group: &Group, cpu: Cpu) -> Result<(), CommandError> {
         if cpu == Cpu::UNLIMITED {
             return Ok(());
         }
@@ -312,21 +312,21 @@ impl Warden {
         group: &Group,
         network: Network,
         limits: Limits,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CommandError> {
         if network == Network::None {
             return Ok(());
         }
         self.cgroups.limit_sockets(group, limits.memory_bytes).map_err(kernel("limit sockets"))
     }
 
-    pub(crate) fn find(&mut self, sandbox: u64) -> Result<&mut Sandbox, Refused> {
+    pub(crate) fn find(&mut self, sandbox: u64) -> Result<&mut Sandbox, CommandError> {
         match self.sandboxes.get_mut(&sandbox) {
             Some(found) if !found.dying => Ok(found),
-            _ => Err(Refused::Wrong("no such sandbox")),
+            _ => Err(CommandError::Wrong("no such sandbox")),
         }
     }
 }
 
-pub(crate) fn done() -> Answered {
+pub(crate) fn done() -> CommandResult {
     Ok((Answer::Done, Vec::new()))
 }

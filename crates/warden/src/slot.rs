@@ -12,8 +12,8 @@ use std::os::fd::OwnedFd;
 
 use sys::process::PidFd;
 
-use crate::cgroup::{Group, Held};
-use crate::empty::Remains;
+use crate::cgroup::{Group, HeldMemory};
+use crate::empty::EmptyingProgress;
 use crate::protocol::{Limits, Network, Python};
 use crate::root::Root;
 use crate::uids::{Allotment, Block};
@@ -36,7 +36,7 @@ pub struct Sandbox {
     /// The network of the sandbox.
     pub network: Network,
     /// Its own network, once [`Command::Reach`](crate::protocol::Command::Reach) has filled it.
-    pub reaches: Option<Filled>,
+    pub reaches: Option<FilledNetwork>,
     /// Limits in force.
     pub limits: Limits,
     /// The main process, once known.
@@ -52,16 +52,16 @@ pub struct Sandbox {
     /// Whether release was asked for.
     pub dying: bool,
     /// How far its scratch has been emptied, once it is dead.
-    pub scratch: Remains,
+    pub scratch: EmptyingProgress,
     /// The same for its memory that other processes hold.
-    pub held: Remains,
+    pub held: EmptyingProgress,
     /// Whether that memory is counted among what its zygote holds.
     pub counted: bool,
 }
 
 /// A network that was filled for one sandbox.
 #[derive(Debug)]
-pub struct Filled {
+pub struct FilledNetwork {
     /// The inode number of the namespace, unique while `namespace` is open.
     pub inode: u64,
     /// Keeps the namespace: the kernel would give its number to a new one.
@@ -89,7 +89,7 @@ pub struct Zygote {
     /// Cgroups of earlier slots, ready for its next ones.
     pub idle_groups: Vec<Group>,
     /// Memory that has outlived the sandboxes in its slots.
-    pub(crate) held: Held,
+    pub(crate) held: HeldMemory,
     /// The pipe that is a root zygote's standard error, as `fstat(2)` identifies it. Its forks do
     /// not have it.
     pub stderr: FileId,
@@ -112,7 +112,14 @@ impl Zygote {
     /// A zygote that has forked nothing yet.
     #[must_use]
     pub fn new(namespace: Option<OwnedFd>, ids: Block, stderr: FileId) -> Self {
-        Self { namespace, ids, children: 0, idle_groups: Vec::new(), held: Held::default(), stderr }
+        Self {
+            namespace,
+            ids,
+            children: 0,
+            idle_groups: Vec::new(),
+            held: HeldMemory::default(),
+            stderr,
+        }
     }
 }
 

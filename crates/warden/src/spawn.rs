@@ -38,7 +38,7 @@ use crate::defence::Defence;
 use crate::filter::Role;
 use crate::filter::program::Program;
 use crate::isolation::{Isolation, Namespaces};
-use crate::place::Place;
+use crate::place::SharedNamespaces;
 use crate::protocol::Network;
 use crate::root::Root;
 use crate::rootfs::mount_proc;
@@ -117,7 +117,7 @@ pub(crate) fn ended_early() -> SpawnError {
 /// # Errors
 /// The step that failed, in any of the processes.
 pub fn start(
-    place: &Place,
+    namespaces: &SharedNamespaces,
     cgroups: &Cgroups,
     what: &Start<'_>,
 ) -> Result<(PidFd, Option<OwnedFd>), SpawnError> {
@@ -139,7 +139,7 @@ pub fn start(
     let Some(mover) = fork_single_threaded().map_err(failed("fork"))? else {
         // Else the children would keep the warden's end open, and never see it close.
         drop(told);
-        if let Err(error) = move_in(place, cgroups, what, streams, tell.as_fd()) {
+        if let Err(error) = move_in(namespaces, cgroups, what, streams, tell.as_fd()) {
             report(tell.as_fd(), &error);
         }
         exit_now(1);
@@ -147,7 +147,7 @@ pub fn start(
     drop((tell, stderr_end));
     let unsent = send_awaited(what.namespace, told.as_fd()).err();
     reap(mover);
-    let Told { moved, instance, failure } = listen(told.as_fd());
+    let ChildReports { moved, instance, failure } = listen(told.as_fd());
     let failure = unsent.or(failure);
     let interpreter = match what.role {
         Role::Zygote => moved,
@@ -200,7 +200,7 @@ pub(crate) fn hold(pid: i32) -> io::Result<PidFd> {
 
 /// The reports of the child processes.
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct ChildReports {
     /// The process that the mover made in P.
     pub(crate) moved: Option<i32>,
     /// The process that this one made in a namespace of its own.
@@ -210,8 +210,8 @@ pub(crate) struct Told {
 
 /// Listens until the last of them has executed or ended. Reports of two processes come in any
 /// order.
-pub(crate) fn listen(told: BorrowedFd<'_>) -> Told {
-    let mut all = Told::default();
+pub(crate) fn listen(told: BorrowedFd<'_>) -> ChildReports {
+    let mut all = ChildReports::default();
     let mut bytes = [0u8; 512];
     loop {
         let received = match scm::receive(told, &mut bytes, true) {
@@ -244,7 +244,7 @@ pub(crate) fn report(tell: BorrowedFd<'_>, error: &SpawnError) {
 /// Runs in the mover; goes on in the later interpreter. Returns only with an error, and only in the
 /// mover.
 fn move_in(
-    place: &Place,
+    namespaces: &SharedNamespaces,
     cgroups: &Cgroups,
     what: &Start<'_>,
     streams: Streams<'_>,
@@ -255,7 +255,9 @@ fn move_in(
     confine::leave_session(what.isolation);
     confine::die_first(what.isolation);
     let own = what.network.own(what.role == Role::Instance, what.isolation.own);
-    place.enter(what.root, own, what.network).map_err(failed("enter the sandboxes' place"))?;
+    namespaces
+        .enter(what.root, own, what.network)
+        .map_err(failed("enter the shared namespaces"))?;
     let pid = clone(libc::CLONE_PARENT).map_err(failed("clone"))?;
     if pid > 0 {
         let _ = rustix::io::write(tell, format!("P{pid}").as_bytes());

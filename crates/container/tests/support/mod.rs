@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use bundle::code;
 use container::{
-    Client, ContainerOptions, Containers, Hang, Isolation, NATIVE, WardenOptions, WardenProcess,
-    launch,
+    Client, ContainerOptions, Containers, Isolation, NATIVE, RootMount, WardenOptions,
+    WardenProcess, launch,
 };
 use egress::Rules;
 use layers::{Silent, Store, base, guest, python};
@@ -97,7 +97,10 @@ pub(crate) fn program() -> PathBuf {
 
 /// The default isolation, on a new kernel or as on an old one.
 pub(crate) fn rooted(staged: bool) -> Isolation {
-    Isolation { root: if staged { Hang::Staged } else { Hang::Detached }, ..Isolation::LEAN }
+    Isolation {
+        root: if staged { RootMount::Staged } else { RootMount::Detached },
+        ..Isolation::LEAN
+    }
 }
 
 /// A warden, and what belongs to it.

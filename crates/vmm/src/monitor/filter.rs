@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use libc::c_long;
-use warden::filter::program::{Foreign, Program, Rule, Test, compile};
+use warden::filter::program::{ForeignAbi, Program, Rule, Test, compile};
 use warden::filter::unmerged;
 
 /// Reading layers, by descriptors only; messages; the files behind guests' memory.
@@ -107,7 +107,7 @@ pub(super) fn build() -> Program {
     let name = Test::Is(libc::PR_SET_NAME.unsigned_abs());
     rules.insert(libc::SYS_prctl, Rule::When(vec![vec![(0, name)]]));
     rules.insert(libc::SYS_madvise, unmerged());
-    compile(&rules, Foreign::Killed)
+    compile(&rules, ForeignAbi::Killed)
 }
 
 /// Allows everything: in place of the filter, for tests that take it away.

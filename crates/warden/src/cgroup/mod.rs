@@ -65,7 +65,7 @@ impl Group {
 
 /// Memory that is charged to a group, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct HeldMemory {
     /// Private memory and shared memory: files without a disk, and shared mappings.
     pub(crate) memory: u64,
     /// Kernel memory: buffers of sockets and pipes, and other open objects.
@@ -282,11 +282,11 @@ impl Cgroups {
     /// The charged memory without what the kernel can reclaim. The kernel adds some of it up every
     /// two seconds, or sooner.
     #[must_use]
-    pub(crate) fn held(&self, group: &Group) -> Held {
+    pub(crate) fn held(&self, group: &Group) -> HeldMemory {
         match self {
             Self::V1(h) => h.held(group),
             Self::V2(h) => h.held(group),
-            Self::None => Held::default(),
+            Self::None => HeldMemory::default(),
         }
     }
 
@@ -418,12 +418,12 @@ fn kill_listed(procs: &[PathBuf]) {
 }
 
 /// Timeout of clearing. A thousand sandboxes take less than a second; under heavy load several.
-const CLEARING: Duration = Duration::from_secs(10);
+const CLEARING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Removes `root` and all directories below it, deepest first, killing their processes, for at most
 /// [`CLEARING_TIMEOUT`].
 fn clear_tree(root: &Path) {
-    let deadline = Instant::now() + CLEARING;
+    let deadline = Instant::now() + CLEARING_TIMEOUT;
     loop {
         let mut dirs = vec![root.to_owned()];
         let mut at = 0;

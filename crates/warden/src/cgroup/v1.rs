@@ -10,8 +10,8 @@ use rustix::fs::StatVfsMountFlags;
 
 use super::processors::{PERIOD, microseconds, move_to};
 use super::{
-    Files, Group, Held, UNCHARGED, is_empty, open_as, open_read, open_write, read_number, stat,
-    write_to,
+    Files, Group, HeldMemory, UNCHARGED, is_empty, open_as, open_read, open_write, read_number,
+    stat, write_to,
 };
 use crate::protocol::{Cpu, Limits};
 
@@ -207,13 +207,13 @@ impl Hierarchies {
 
     /// The kernel's memory includes names and files that it can reclaim: version 1 does not tell
     /// them apart.
-    pub(super) fn held(&self, group: &Group) -> Held {
+    pub(super) fn held(&self, group: &Group) -> HeldMemory {
         let dir = self.memory.join(&group.name);
         let text = fs::read_to_string(dir.join("memory.stat")).unwrap_or_default();
         let memory = ["rss", "shmem"].into_iter().filter_map(|name| stat(&text, name));
         let kernel = ["memory.kmem.usage_in_bytes", "memory.kmem.tcp.usage_in_bytes"];
         let kernel = kernel.into_iter().filter_map(|file| read_number(&dir.join(file)));
-        Held { memory: memory.sum(), kernel: kernel.sum() }
+        HeldMemory { memory: memory.sum(), kernel: kernel.sum() }
     }
 
     pub(super) fn reusable(&self, group: &Group) -> bool {

@@ -19,8 +19,8 @@ use sys::unified::{ParentGroup, SUPERVISOR, UnifiedHierarchy};
 
 use super::processors::{PERIOD, microseconds};
 use super::{
-    Files, Group, Held, OURS, UNCHARGED, is_empty, kill_listed, open_as, open_read, open_write,
-    read_number, stat, write_to,
+    Files, Group, HeldMemory, OURS, UNCHARGED, is_empty, kill_listed, open_as, open_read,
+    open_write, read_number, stat, write_to,
 };
 use crate::protocol::{Cpu, Limits};
 
@@ -188,13 +188,13 @@ impl Hierarchy {
         }
     }
 
-    pub(super) fn held(&self, group: &Group) -> Held {
+    pub(super) fn held(&self, group: &Group) -> HeldMemory {
         let text = fs::read_to_string(self.dir(group).join("self/memory.stat")).unwrap_or_default();
         let of = |name| stat(&text, name).unwrap_or(0);
         // Linux 5.18; before that the sum of its parts.
         let kernel = stat(&text, "kernel").map(|all| all.saturating_sub(of("slab_reclaimable")));
         let kernel = kernel.unwrap_or_else(|| of("slab_unreclaimable") + of("percpu"));
-        Held { memory: of("anon") + of("shmem"), kernel: of("sock") + kernel }
+        HeldMemory { memory: of("anon") + of("shmem"), kernel: of("sock") + kernel }
     }
 
     pub(super) fn reusable(&self, group: &Group) -> bool {

@@ -20,7 +20,7 @@ use libc::c_long;
 use crate::defence::Defence;
 use crate::isolation::{Isolation, Namespaces};
 use crate::protocol::Network;
-use program::{Case, Foreign, Program, Rule, Test, compile};
+use program::{Case, ForeignAbi, Program, Rule, Test, compile};
 
 /// A system call's name, as libc has it (`SYS_read`), and its number on this architecture.
 pub type Call = (&'static str, c_long);
@@ -120,7 +120,7 @@ pub fn build(role: Role, unix_sockets: bool, isolation: Isolation, network: Netw
     rules.insert(libc::SYS_socketpair, pairs);
     rules.insert(libc::SYS_fcntl, requests_of_files(isolation));
     rules.insert(libc::SYS_fadvise64, advice_on_files(isolation));
-    let kept = network::Kept {
+    let kept = network::SocketPolicy {
         no_programs: isolation.has(Defence::FilterPrograms),
         administers,
         shared: network == Network::None
@@ -143,8 +143,8 @@ pub fn build(role: Role, unix_sockets: bool, isolation: Isolation, network: Netw
         rules.extend(refusal.calls.iter().map(|(_, number)| (*number, Rule::Always)));
     }
     let foreign = match isolation.has(Defence::FilterArchitecture) {
-        true => Foreign::Killed,
-        false => Foreign::Allowed,
+        true => ForeignAbi::Killed,
+        false => ForeignAbi::Allowed,
     };
     compile(&rules, foreign)
 }

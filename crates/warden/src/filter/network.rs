@@ -75,7 +75,7 @@ pub(super) fn socket_families(unix_sockets: bool, netlink: bool) -> (Rule, Rule)
 
 /// Which options and requests a filter refuses.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Kept {
+pub(super) struct SocketPolicy {
     /// Refuse programs (packet filters of sockets).
     pub(super) no_programs: bool,
     /// Refuse what only an administrator of the network may do: its maker is one.
@@ -126,8 +126,8 @@ const IPV6_JOIN_ANYCAST: i32 = 27;
 const IPV6_FLOWLABEL_MGR: i32 = 32;
 
 /// Restricts `setsockopt`, and for administrators of a network `getsockopt` and `ioctl`.
-pub(super) fn keep_options(rules: &mut BTreeMap<c_long, Rule>, kept: Kept) {
-    let Kept { no_programs, administers, shared } = kept;
+pub(super) fn keep_options(rules: &mut BTreeMap<c_long, Rule>, kept: SocketPolicy) {
+    let SocketPolicy { no_programs, administers, shared } = kept;
     let (mut set, mut read) = (Vec::new(), Vec::new());
     if no_programs {
         set.push((libc::SOL_SOCKET, no_programs_of_sockets()));
@@ -219,7 +219,10 @@ mod tests {
     #[test]
     fn who_makes_networks_has_the_options_of_plain_sockets_and_no_tables() {
         let mut rules = BTreeMap::new();
-        keep_options(&mut rules, Kept { no_programs: true, administers: true, shared: false });
+        keep_options(
+            &mut rules,
+            SocketPolicy { no_programs: true, administers: true, shared: false },
+        );
         let (set, read, ioctl) = (libc::SYS_setsockopt, libc::SYS_getsockopt, libc::SYS_ioctl);
         // SO_REUSEADDR, IP_TOS, IP_MULTICAST_ALL, IPV6_V6ONLY, IPV6_TCLASS, TCP_NODELAY.
         for (level, option) in [(1, 2), (0, 1), (0, 49), (41, 26), (41, 67), (6, 1)] {
@@ -250,8 +253,8 @@ mod tests {
     #[test]
     fn who_makes_none_is_refused_programs_only() {
         let mut rules = BTreeMap::new();
-        let none = Kept { no_programs: false, administers: false, shared: false };
-        keep_options(&mut rules, Kept { no_programs: true, ..none });
+        let none = SocketPolicy { no_programs: false, administers: false, shared: false };
+        keep_options(&mut rules, SocketPolicy { no_programs: true, ..none });
         assert_eq!(rules.len(), 1);
         assert!(!passes(&rules, libc::SYS_setsockopt, 1, 26));
         assert!(passes(&rules, libc::SYS_setsockopt, 0, 64));
@@ -261,7 +264,10 @@ mod tests {
     #[test]
     fn where_sandboxes_share_a_network_none_joins_a_group_or_takes_a_label() {
         let mut rules = BTreeMap::new();
-        keep_options(&mut rules, Kept { no_programs: true, administers: false, shared: true });
+        keep_options(
+            &mut rules,
+            SocketPolicy { no_programs: true, administers: false, shared: true },
+        );
         let set = libc::SYS_setsockopt;
         for (level, options) in [(0, &MEMBERSHIPS[..]), (41, &MEMBERSHIPS_6), (41, &[32])] {
             for option in options {

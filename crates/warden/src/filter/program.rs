@@ -75,7 +75,7 @@ const OURS: u32 = 0xc000_00b7;
 
 /// The treatment of calls by another architecture's convention, whose numbers mean other calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Foreign {
+pub enum ForeignAbi {
     /// The caller is killed.
     Killed,
     /// The call passes: the filter then stops nothing.
@@ -84,13 +84,13 @@ pub enum Foreign {
 
 /// Compiles an allow-list. Every other call is ENOSYS, x32's numbers included.
 #[must_use]
-pub fn compile(rules: &BTreeMap<c_long, Rule>, foreign: Foreign) -> Program {
+pub fn compile(rules: &BTreeMap<c_long, Rule>, foreign: ForeignAbi) -> Program {
     let mut program = vec![
         load(ARCHITECTURE),
         jump(BPF_JEQ, OURS, 1, 0),
         answer(match foreign {
-            Foreign::Killed => SECCOMP_RET_KILL_PROCESS,
-            Foreign::Allowed => SECCOMP_RET_ALLOW,
+            ForeignAbi::Killed => SECCOMP_RET_KILL_PROCESS,
+            ForeignAbi::Allowed => SECCOMP_RET_ALLOW,
         }),
         load(NUMBER),
     ];
@@ -336,7 +336,7 @@ mod tests {
     proptest! {
         #[test]
         fn exactly_the_list_is_allowed(rules in lists(), arguments in prop::array::uniform6(arguments())) {
-            let program = compile(&rules, Foreign::Killed);
+            let program = compile(&rules, ForeignAbi::Killed);
             prop_assert!(program.len() < 4096);
             for number in (0..520).chain([0x4000_0000, 0x4000_0001, u32::MAX]) {
                 let (answer, _) = run(&program, OURS, number, arguments);
@@ -348,9 +348,10 @@ mod tests {
     #[test]
     fn another_architectures_call_kills() {
         let rules = BTreeMap::from([(libc::SYS_read, Rule::Always)]);
-        for (foreign, expected) in
-            [(Foreign::Killed, SECCOMP_RET_KILL_PROCESS), (Foreign::Allowed, SECCOMP_RET_ALLOW)]
-        {
+        for (foreign, expected) in [
+            (ForeignAbi::Killed, SECCOMP_RET_KILL_PROCESS),
+            (ForeignAbi::Allowed, SECCOMP_RET_ALLOW),
+        ] {
             let (answer, _) = run(&compile(&rules, foreign), 0x4000_0003, 0, [0; 6]);
             assert_eq!(answer, expected);
         }
@@ -359,7 +360,7 @@ mod tests {
     #[test]
     fn no_walk_is_long() {
         let rules = (0..400).step_by(2).map(|number| (number, Rule::Always)).collect();
-        let program = compile(&rules, Foreign::Killed);
+        let program = compile(&rules, ForeignAbi::Killed);
         let longest = (0..500).map(|number| run(&program, OURS, number, [0; 6]).1).max();
         assert!(longest.is_some_and(|steps| steps < 20), "{longest:?}");
     }

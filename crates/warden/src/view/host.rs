@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::texts::{self, Moment};
+use super::texts::{self, HostTime};
 use super::{Key, MACHINE_FILES};
 
 const PROCESSORS: &str = "/sys/devices/system/cpu";
@@ -42,7 +42,7 @@ pub(super) struct Machine {
     cpuinfo: String,
     /// Memory in bytes.
     memory: u64,
-    moment: Moment,
+    moment: HostTime,
     /// The files of each allowed processor, relative to its directory.
     files: Vec<Vec<(PathBuf, Content)>>,
 }
@@ -62,7 +62,7 @@ impl Machine {
     pub(super) fn examine() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let cpuinfo = read("/proc/cpuinfo");
-        let moment = Moment::of(&read("/proc/stat"), &read("/proc/uptime"));
+        let moment = HostTime::of(&read("/proc/stat"), &read("/proc/uptime"));
         let memory = texts::total_memory(&read("/proc/meminfo"));
         let allowed = allowed();
         let files = allowed.iter().map(|number| files_of(*number)).collect();

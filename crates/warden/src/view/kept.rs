@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::Key;
 
 /// Number of requests after which all counts are halved.
-const AGE: u32 = 1024;
+const HALVED_AFTER: u32 = 1024;
 
 /// Views for the next sandbox with the same limits, up to a maximum number.
 ///
@@ -13,7 +13,7 @@ const AGE: u32 = 1024;
 /// longest ago. So a tenant with very many different limits pushes out its own views, and not those
 /// that others use often.
 #[derive(Debug)]
-pub(super) struct Kept<V> {
+pub(super) struct ViewCache<V> {
     most: usize,
     /// Requests since the counts were halved.
     requests: u32,
@@ -24,7 +24,7 @@ pub(super) struct Kept<V> {
     all: Vec<(Key, V)>,
 }
 
-impl<V> Kept<V> {
+impl<V> ViewCache<V> {
     /// An empty cache.
     pub(super) fn new(most: usize) -> Self {
         Self { most, requests: 0, asked: HashMap::new(), all: Vec::new() }
@@ -33,7 +33,7 @@ impl<V> Kept<V> {
     /// Counts a request, and returns the view with this key if there is one.
     pub(super) fn ask(&mut self, key: Key) -> Option<&V> {
         self.requests += 1;
-        if self.requests == AGE {
+        if self.requests == HALVED_AFTER {
             self.requests = 0;
             self.asked.retain(|_, asked| {
                 *asked /= 2;
@@ -67,7 +67,7 @@ mod tests {
     }
 
     /// Requests a view as a sandbox does. Returns whether it had to be made.
-    fn ask(kept: &mut Kept<u64>, memory: u64) -> bool {
+    fn ask(kept: &mut ViewCache<u64>, memory: u64) -> bool {
         if let Some(found) = kept.ask(key(memory)) {
             assert_eq!(*found, memory);
             return false;
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn who_has_very_many_limits_pushes_out_its_own() {
-        let mut kept = Kept::new(8);
+        let mut kept = ViewCache::new(8);
         let common = [1, 2, 3];
         let mut made = 0;
         for round in 0..1000 {
@@ -94,11 +94,11 @@ mod tests {
 
     #[test]
     fn what_was_common_gives_way_when_it_is_so_no_more() {
-        let mut kept = Kept::new(2);
+        let mut kept = ViewCache::new(2);
         for _ in 0..10_000 {
             ask(&mut kept, 1);
         }
-        for _ in 0..20 * AGE {
+        for _ in 0..20 * HALVED_AFTER {
             ask(&mut kept, 2);
             ask(&mut kept, 3);
         }
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn among_equals_the_one_goes_that_was_not_asked_for_the_longest() {
-        let mut kept = Kept::new(3);
+        let mut kept = ViewCache::new(3);
         assert!([1, 2, 3].iter().all(|one| ask(&mut kept, *one)));
         assert!([1, 2, 3].iter().all(|one| !ask(&mut kept, *one)));
         assert_eq!(kept.keep(key(4), 4), Some(1));

@@ -30,7 +30,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use sys::mount::{Attributes, Tree};
 
 use self::host::Machine;
-use self::kept::Kept;
+use self::kept::ViewCache;
 use crate::protocol::Limits;
 use crate::stages::Stages;
 
@@ -74,13 +74,19 @@ pub(crate) struct Views {
     /// Whether a tree that is to be cloned has to be attached: before Linux 6.15.
     attached: bool,
     made: u64,
-    kept: Kept<View>,
+    kept: ViewCache<View>,
 }
 
 impl Views {
     /// Reads the host's files once: all views show this state.
     pub(crate) fn new(stages: Stages, attached: bool) -> Self {
-        Self { machine: Machine::examine(), stages, attached, made: 0, kept: Kept::new(MAX_VIEWS) }
+        Self {
+            machine: Machine::examine(),
+            stages,
+            attached,
+            made: 0,
+            kept: ViewCache::new(MAX_VIEWS),
+        }
     }
 
     /// The view of a sandbox with these limits, to be attached at its `/sys`.

@@ -183,14 +183,14 @@ pub(super) fn meminfo(bytes: u64) -> String {
 
 /// The time at which the host was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Moment {
+pub(super) struct HostTime {
     /// Boot time, in seconds since 1970.
     began: u64,
     /// Time since boot, in hundredths of a second.
     ran: u64,
 }
 
-impl Moment {
+impl HostTime {
     /// Parses `/proc/stat` and `/proc/uptime`.
     pub(super) fn of(stat: &str, uptime: &str) -> Self {
         let began = stat.lines().find_map(|line| line.strip_prefix("btime "));
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn time_is_that_of_when_the_host_was_looked_at() {
-        let moment = Moment::of("cpu  1 2 3\nbtime 1700000000\n", "1234.56 99.00\n");
+        let moment = HostTime::of("cpu  1 2 3\nbtime 1700000000\n", "1234.56 99.00\n");
         assert_eq!(moment.uptime(2), "1234.56 2469.12\n");
         let stat = moment.stat(&[4, 5]);
         assert!(stat.starts_with("cpu  0 0 0 246912 0"), "{stat}");

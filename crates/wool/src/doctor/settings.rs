@@ -1,6 +1,6 @@
 //! What follows from the settings on this machine.
 
-use container::{Hang, Isolation};
+use container::{Isolation, RootMount};
 use sys::probe::{Host, Kernel};
 
 use super::Finding;
@@ -37,10 +37,10 @@ fn limits(host: &Host, config: &Config) -> Finding {
 fn isolation(kernel: Kernel, set: Isolation) -> Finding {
     let what = "isolation";
     let roots = match set.root {
-        Hang::Detached if kernel < DETACHED => "roots staged instead of detached",
-        Hang::Detached => "roots detached",
-        Hang::Staged => "roots staged",
-        Hang::Bind => "roots in the warden's mount table",
+        RootMount::Detached if kernel < DETACHED => "roots staged instead of detached",
+        RootMount::Detached => "roots detached",
+        RootMount::Staged => "roots staged",
+        RootMount::Bind => "roots in the warden's mount table",
     };
     let found = format!("{set}: {roots}");
     if set == Isolation::LEAN {
