@@ -9,7 +9,7 @@ use landlock::{AccessNet, Ruleset, RulesetAttr, Scope};
 use crate::defence::Defence;
 use crate::filter::Role;
 use crate::isolation::Isolation;
-use crate::protocol::Network;
+use crate::limits::Network;
 
 /// How much more likely than others a sandbox is killed when the host itself is out of memory: as
 /// if it used half of all memory more (proc(5)).

@@ -16,9 +16,10 @@ use std::io::{self, Read};
 use rustix::fs::{FileType, Stat, major, minor};
 use sys::process::PidFd;
 
+use crate::outcome::{CommandError, CommandResult, kernel};
 use crate::protocol::{Answer, ImportRemains};
-use crate::serve::{CommandError, CommandResult, Warden, kernel};
 use crate::slot::FileId;
+use crate::state::Warden;
 
 /// `/dev/null`, Documentation/admin-guide/devices.txt.
 const NULL: (u32, u32) = (1, 3);

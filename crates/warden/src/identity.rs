@@ -17,9 +17,10 @@ use std::io;
 use sys::namespace::{IdMap, Parent, user_namespace};
 
 use crate::defence::Defence;
-use crate::serve::{CommandError, Warden};
+use crate::isolation::Isolation;
+use crate::outcome::CommandError;
 use crate::spawn::UserNamespace;
-use crate::uids::INNER;
+use crate::uids::{INNER, Uids};
 
 /// Maximum number of waiting identities. Each holds a descriptor and a uid.
 pub(crate) const MAX_AHEAD: usize = 4;
@@ -43,41 +44,43 @@ impl Identities {
     pub(crate) fn lacks(&self) -> bool {
         self.wanted && self.ready.len() < MAX_AHEAD
     }
-}
 
-impl Warden {
     /// An identity for the instance that is started now.
-    pub(crate) fn take_identity(&mut self) -> Result<Identity, CommandError> {
-        self.identities.wanted = true;
-        if let Some(ready) = self.identities.ready.pop() {
+    pub(crate) fn take(
+        &mut self,
+        uids: &mut Uids,
+        isolation: Isolation,
+    ) -> Result<Identity, CommandError> {
+        self.wanted = true;
+        if let Some(ready) = self.ready.pop() {
             return Ok(ready);
         }
-        let uid = self.uids.take_one().ok_or(CommandError::Wrong("no kernel uid is free"))?;
-        let apart = self.host.isolation.has(Defence::Capabilities);
+        let uid = uids.take_one().ok_or(CommandError::Wrong("no kernel uid is free"))?;
+        let apart = isolation.has(Defence::Capabilities);
         let namespace =
             if apart { UserNamespace::Awaited(map_of(uid)) } else { UserNamespace::Initial };
         Ok(Identity { uid, namespace })
     }
 
     /// Makes an identity for a later start.
-    pub(crate) fn make_identity_ahead(&mut self) {
-        let Some(uid) = self.uids.take_one() else { return self.identities.wanted = false };
-        match self.new_identity(uid) {
-            Ok(made) => self.identities.ready.push(made),
+    pub(crate) fn make_ahead(&mut self, uids: &mut Uids, isolation: Isolation) {
+        let Some(uid) = uids.take_one() else { return self.wanted = false };
+        match new_identity(uid, isolation) {
+            Ok(made) => self.ready.push(made),
             Err(_) => {
-                self.uids.return_one(uid);
-                self.identities.wanted = false;
+                uids.return_one(uid);
+                self.wanted = false;
             }
         }
     }
+}
 
-    fn new_identity(&self, uid: u32) -> io::Result<Identity> {
-        if !self.host.isolation.has(Defence::Capabilities) {
-            return Ok(Identity { uid, namespace: UserNamespace::Initial });
-        }
-        let made = user_namespace(Parent::Initial, uid, map_of(uid))?;
-        Ok(Identity { uid, namespace: UserNamespace::Ready(made) })
+fn new_identity(uid: u32, isolation: Isolation) -> io::Result<Identity> {
+    if !isolation.has(Defence::Capabilities) {
+        return Ok(Identity { uid, namespace: UserNamespace::Initial });
     }
+    let made = user_namespace(Parent::Initial, uid, map_of(uid))?;
+    Ok(Identity { uid, namespace: UserNamespace::Ready(made) })
 }
 
 fn map_of(uid: u32) -> IdMap {

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::defence::{Defence, Defences};
-use crate::protocol::{Cpu, Limits, Network};
+use crate::limits::{Cpu, Limits, Network};
 
 /// One recipe. As text: a name, then changes, as in `sock,cgroups=fresh`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

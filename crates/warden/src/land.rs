@@ -7,11 +7,13 @@ use sys::process::{Identity, PidFd, ProcessEnd};
 
 use crate::cgroup::Group;
 use crate::defence::Defence;
-use crate::protocol::{Answer, Limits};
+use crate::limits::Limits;
+use crate::outcome::{CommandError, CommandResult, done, kernel};
+use crate::protocol::Answer;
 use crate::rootfs::Contents;
 use crate::scratch::resize_scratch;
-use crate::serve::{CommandError, CommandResult, Warden, done, kernel};
 use crate::slot::Kind;
+use crate::state::Warden;
 
 impl Warden {
     pub(crate) fn place_layers(

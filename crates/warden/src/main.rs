@@ -17,7 +17,7 @@ use warden::place::SharedNamespaces;
 use warden::protocol::Layout;
 use warden::recover;
 use warden::rootfs::Roots;
-use warden::serve::Warden;
+use warden::state::Warden;
 use warden::state_directory::{StateDirectory, StateError};
 use warden::uids::{Share, Uids};
 

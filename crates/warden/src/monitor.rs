@@ -25,11 +25,13 @@ use crate::beside;
 use crate::cgroup::Group;
 use crate::confine;
 use crate::empty::EmptyingProgress;
+use crate::limits::{Limits, Network};
+use crate::outcome::{CommandError, CommandResult, done, kernel};
 use crate::prepare::WorkerEnds;
-use crate::protocol::{Answer, Limits, MAX_OPENED, Network, Python};
-use crate::serve::{CommandError, CommandResult, Warden, done, kernel};
+use crate::protocol::{Answer, MAX_OPENED, Python};
 use crate::slot::{Kind, Sandbox};
 use crate::spawn::{self, SpawnError, failed};
+use crate::state::Warden;
 use crate::uids::{Allotment, INNER};
 
 /// Descriptors that stay open: the standard streams, the channel, the socket for errors, and five

@@ -29,7 +29,7 @@ use sys::process::{
 };
 
 use crate::cgroup::{Cgroups, Group};
-use crate::protocol::{Cpu, Limits};
+use crate::limits::{Cpu, Limits};
 use crate::uids;
 
 /// Much shorter than a grace period, which takes several milliseconds.

@@ -26,7 +26,7 @@ use thiserror::Error;
 use crate::deaths::{DEAD, Deaths, reap_and_tell};
 use crate::defence::Defence;
 use crate::isolation::{Isolation, Namespaces};
-use crate::protocol::Network;
+use crate::limits::Network;
 use crate::root::Root;
 use crate::uids;
 

@@ -22,11 +22,13 @@ use crate::empty::EmptyingProgress;
 use crate::filter::Role;
 use crate::identity::Identity;
 use crate::isolation::Isolation;
-use crate::protocol::{Answer, Cpu, Files, Limits, Network, Python};
+use crate::limits::{Cpu, Limits, Network};
+use crate::outcome::{CommandError, CommandResult, kernel};
+use crate::protocol::{Answer, Files, Python};
 use crate::rootfs::Contents;
-use crate::serve::{CommandError, CommandResult, Warden, kernel};
 use crate::slot::{FileId, Kind, Sandbox, Zygote};
 use crate::spawn::{self, UserNamespace};
+use crate::state::Warden;
 use crate::uids::{Allotment, Block, INNER, Uids};
 
 impl Warden {
@@ -42,7 +44,7 @@ impl Warden {
         }
         let (identity, allotment, block) = match role {
             Role::Instance => {
-                let identity = self.take_identity()?;
+                let identity = self.identities.take(&mut self.uids, self.host.isolation)?;
                 let allotment = Allotment::Single(identity.uid);
                 (identity, allotment, None)
             }

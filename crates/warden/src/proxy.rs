@@ -19,9 +19,11 @@ use sys::process::{
 use crate::beside;
 use crate::cgroup::Group;
 use crate::confine;
-use crate::protocol::{Answer, Cpu, Limits, Network};
-use crate::serve::{CommandError, CommandResult, Warden, kernel};
+use crate::limits::{Cpu, Limits, Network};
+use crate::outcome::{CommandError, CommandResult, kernel};
+use crate::protocol::Answer;
 use crate::spawn::{self, failed};
+use crate::state::Warden;
 
 /// The program, beside the warden's own.
 const PROGRAM: &str = "wool-egress";
@@ -108,32 +110,5 @@ impl Warden {
         // SAFETY: this process executes the proxy or ends, and drops nothing that owns a
         // descriptor.
         unsafe { close_from(5) }
-    }
-}
-
-/// The running proxies: one, except for the moment after one has died. Dropping this ends them.
-#[derive(Debug, Default)]
-pub(crate) struct Proxies {
-    children: Vec<i32>,
-    group: Option<Group>,
-}
-
-impl Proxies {
-    /// Reaps proxies that have ended.
-    pub(crate) fn reap(&mut self) {
-        self.children.retain(|child| {
-            // SAFETY: an unreaped child of this process; no status is asked for.
-            unsafe { libc::waitpid(*child, std::ptr::null_mut(), libc::WNOHANG) == 0 }
-        });
-    }
-}
-
-impl Drop for Proxies {
-    fn drop(&mut self) {
-        for child in self.children.drain(..) {
-            // SAFETY: an unreaped child of this process: the number is no other's.
-            unsafe { libc::kill(child, libc::SIGKILL) };
-            reap(child);
-        }
     }
 }

@@ -23,9 +23,11 @@ use rustix::net::sockopt::{
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with};
 
 use crate::defence::Defence;
-use crate::protocol::{Answer, MAX_NETWORKS, MAX_PORTS, Network};
-use crate::serve::{CommandError, CommandResult, Warden, kernel};
+use crate::limits::Network;
+use crate::outcome::{CommandError, CommandResult, kernel};
+use crate::protocol::{Answer, MAX_NETWORKS, MAX_PORTS};
 use crate::slot::FilledNetwork;
+use crate::state::Warden;
 
 /// Where a resolver sends lookups if no server is configured (resolv.conf(5)).
 const NAMES: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 53);

@@ -18,9 +18,9 @@ use crate::defence::Defence;
 use crate::empty::empty;
 use crate::examine::runs;
 use crate::isolation::CgroupSource;
-use crate::protocol::Cpu;
-use crate::serve::Warden;
+use crate::limits::Cpu;
 use crate::slot::{Kind, Sandbox};
+use crate::state::Warden;
 use crate::uids::Allotment;
 
 /// Maximum number of idle cgroups that a zygote keeps for its next slots, and the warden for

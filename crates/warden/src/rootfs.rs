@@ -36,7 +36,8 @@ use thiserror::Error;
 
 use crate::defence::Defence;
 use crate::isolation::{Isolation, RootMount};
-use crate::protocol::{Limits, Network, Python};
+use crate::limits::{Limits, Network};
+use crate::protocol::Python;
 use crate::root::Root;
 use crate::scratch::{common_scratch, own_scratch};
 use crate::stages::Stages;

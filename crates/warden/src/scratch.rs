@@ -7,7 +7,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use sys::mount::{Tree, resize_tmpfs};
 
-use crate::protocol::Limits;
+use crate::limits::Limits;
 use crate::stages::Stages;
 
 /// The scratch that all sandboxes share where none has its own. Attached, because before Linux 6.15

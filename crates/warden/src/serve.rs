@@ -3,148 +3,28 @@
 //! Commands come first. Released sandboxes are taken apart one piece at a time when no command
 //! waits, and also between commands when too many have gathered.
 
-use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use sys::process::PidFd;
 use sys::scm::{self, TruncatedPacket};
-use thiserror::Error;
 
-use crate::cgroup::{Cgroups, Group};
-use crate::filter::Filters;
-use crate::identity::{Identities, MAX_AHEAD};
-use crate::isolation::Isolation;
-use crate::pacemaker::Pacemaker;
-use crate::place::SharedNamespaces;
+use crate::limits::Limits;
+use crate::outcome::{CommandError, CommandResult, done, kernel};
 use crate::prepare::Interpreter;
-use crate::protocol::{Answer, Command, Cpu, Host, Limits, MAX_PACKET, Network, Numbered, VERSION};
-use crate::proxy::Proxies;
-use crate::root::Root;
-use crate::rootfs::{RootError, Roots, attach_proc, can_attach_proc};
-use crate::slot::Sandbox;
-use crate::spawn::SpawnError;
-use crate::uids::Uids;
-use crate::view::MAX_VIEWS;
-
-/// Maximum number of sandboxes that the warden knows.
-const MAX_SANDBOXES: u64 = 16_000;
+use crate::protocol::{Answer, Command, MAX_PACKET, Numbered, VERSION};
+use crate::state::Warden;
 
 /// Released sandboxes that wait until there is nothing else to do. Each holds descriptors, memory
 /// and a cgroup that the next could have: without a bound, a worker under load that keeps nothing
 /// runs out of descriptors within seconds.
 const MAX_DYING: usize = 32;
 
-/// Descriptors of the warden for one sandbox: its root and process, five files of its cgroup (where
-/// there are three hierarchies), and a derived zygote's namespace or a root zygote's pipe.
-const DESCRIPTORS_PER_SANDBOX: u64 = 8;
-
-/// Descriptors for the warden itself, its views, what it makes ahead, and the making of one
-/// sandbox.
-const DESCRIPTORS_OF_WARDEN: u64 = 64 + (MAX_VIEWS + MAX_AHEAD) as u64;
-
 /// Milliseconds without a command after which a namespace is made ahead. Longer than an interpreter
 /// takes to start, which needs the processors.
 const IDLE_MS: i64 = 12;
 
-/// Why a command was not carried out.
-#[derive(Debug, Error)]
-pub(crate) enum CommandError {
-    #[error("{0}")]
-    Wrong(&'static str),
-    /// The process has died. Reported as `ESRCH`: the cause may not concern the next one.
-    #[error("the process is gone")]
-    Gone,
-    #[error("{step}")]
-    Kernel { step: &'static str, source: io::Error },
-    #[error("{0}")]
-    Root(#[from] RootError),
-    #[error("{0}")]
-    Spawn(#[from] SpawnError),
-}
-
-pub(crate) fn kernel<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> CommandError {
-    move |source| CommandError::Kernel { step, source: source.into() }
-}
-
-impl CommandError {
-    fn answer(&self) -> Answer {
-        let errno = match self {
-            Self::Wrong(_) => None,
-            Self::Gone => Some(libc::ESRCH),
-            Self::Kernel { source, .. } => source.raw_os_error(),
-            Self::Root(error) => error.source_error().raw_os_error(),
-            Self::Spawn(error) => error.source.raw_os_error(),
-        };
-        let errno = errno.unwrap_or(0);
-        Answer::Failed { step: self.to_string(), errno }
-    }
-}
-
-pub(crate) type CommandResult = Result<(Answer, Vec<OwnedFd>), CommandError>;
-
-/// The warden's whole state.
-#[derive(Debug)]
-pub struct Warden {
-    pub(crate) proxies: Proxies,
-    /// Dropped before the namespaces, which wait for all of the warden's children.
-    pub(crate) pacemaker: Option<Pacemaker>,
-    pub(crate) namespaces: SharedNamespaces,
-    pub(crate) roots: Roots,
-    pub(crate) cgroups: Cgroups,
-    pub(crate) uids: Uids,
-    pub(crate) sandboxes: HashMap<u64, Sandbox>,
-    pub(crate) dying: VecDeque<u64>,
-    /// Cgroups of earlier instances that no zygote forked, ready for the next ones.
-    pub(crate) idle_groups: Vec<Group>,
-    pub(crate) identities: Identities,
-    pub(crate) filters: Filters,
-    pub(crate) host: Host,
-}
-
 impl Warden {
-    /// The warden's state before the first command; `roots` are those of the isolation,
-    /// `descriptors` is this process's limit.
-    #[must_use]
-    pub fn new(
-        namespaces: SharedNamespaces,
-        roots: Roots,
-        cgroups: Cgroups,
-        uids: Uids,
-        isolation: Isolation,
-        descriptors: u64,
-    ) -> Self {
-        let held = descriptors.saturating_sub(DESCRIPTORS_OF_WARDEN) / DESCRIPTORS_PER_SANDBOX;
-        let scopes = sys::probe::landlock() >= 6;
-        let host = Host {
-            version: VERSION,
-            cgroups: cgroups.layout(),
-            late_mounts: roots.late(),
-            proc: !isolation.forks() || roots.late() && can_attach_proc(),
-            isolation,
-            scopes,
-            cpu: cgroups.limits_cpu(),
-            sandboxes: held.clamp(1, MAX_SANDBOXES),
-        };
-        // Without it all works as well, only slower now and then.
-        let pacemaker = Pacemaker::start(&cgroups).ok().flatten();
-        Self {
-            proxies: Proxies::default(),
-            pacemaker,
-            filters: Filters::build(scopes, isolation),
-            namespaces,
-            roots,
-            cgroups,
-            uids,
-            sandboxes: HashMap::new(),
-            dying: VecDeque::new(),
-            idle_groups: Vec::new(),
-            identities: Identities::default(),
-            host,
-        }
-    }
-
     /// Serves the worker until its socket closes; then everything is destroyed.
     ///
     /// # Errors
@@ -166,7 +46,9 @@ impl Warden {
             fds.extend(deaths.iter().map(|it| PollFd::from_borrowed_fd(it.pipe(), PollFlags::IN)));
             match (poll(&mut fds, Some(&limit))?, wait) {
                 (0, 1000) => self.thin_out(),
-                (0, IDLE_MS) => self.make_identity_ahead(),
+                (0, IDLE_MS) => {
+                    self.identities.make_ahead(&mut self.uids, self.host.isolation);
+                }
                 _ => {}
             }
             loop {
@@ -287,46 +169,4 @@ impl Warden {
         }
         Ok(())
     }
-
-    /// Attaches `/proc` to an instance's root, unless it has mounted its own.
-    pub(crate) fn show_processes(&self, root: &Root, process: &PidFd) -> Result<(), CommandError> {
-        if self.host.proc && self.host.isolation.forks() {
-            attach_proc(root.as_fd(), process, self.host.isolation)
-                .map_err(kernel("attach /proc"))?;
-        }
-        Ok(())
-    }
-
-    /// Limits the processors of a sandbox whose process exists, if its limits say so.
-    pub(crate) fn limit_cpu(&self, group: &Group, cpu: Cpu) -> Result<(), CommandError> {
-        if cpu == Cpu::UNLIMITED {
-            return Ok(());
-        }
-        self.cgroups.limit_cpu(group, cpu).map_err(kernel("limit processors"))
-    }
-
-    /// Limits the kernel's socket buffers of a sandbox that may have connections by its memory
-    /// limit.
-    pub(crate) fn limit_sockets(
-        &self,
-        group: &Group,
-        network: Network,
-        limits: Limits,
-    ) -> Result<(), CommandError> {
-        if network == Network::None {
-            return Ok(());
-        }
-        self.cgroups.limit_sockets(group, limits.memory_bytes).map_err(kernel("limit sockets"))
-    }
-
-    pub(crate) fn find(&mut self, sandbox: u64) -> Result<&mut Sandbox, CommandError> {
-        match self.sandboxes.get_mut(&sandbox) {
-            Some(found) if !found.dying => Ok(found),
-            _ => Err(CommandError::Wrong("no such sandbox")),
-        }
-    }
-}
-
-pub(crate) fn done() -> CommandResult {
-    Ok((Answer::Done, Vec::new()))
 }

@@ -14,7 +14,8 @@ use sys::process::PidFd;
 
 use crate::cgroup::{Group, HeldMemory};
 use crate::empty::EmptyingProgress;
-use crate::protocol::{Limits, Network, Python};
+use crate::limits::{Limits, Network};
+use crate::protocol::Python;
 use crate::root::Root;
 use crate::uids::{Allotment, Block};
 

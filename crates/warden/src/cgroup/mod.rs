@@ -26,7 +26,8 @@ use std::time::{Duration, Instant};
 
 use sys::process::as_effective_user;
 
-use crate::protocol::{Layout, Limits};
+use crate::limits::Limits;
+use crate::protocol::Layout;
 
 /// The prefix of the names of the warden's directories.
 pub(crate) const OURS: &str = "lambswool-";

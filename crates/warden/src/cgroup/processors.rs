@@ -18,7 +18,7 @@ use std::io;
 use std::path::Path;
 
 use super::{Cgroups, Group, write_to};
-use crate::protocol::Cpu;
+use crate::limits::Cpu;
 
 /// The period of a processor quota, in microseconds: the kernel's default.
 pub(crate) const PERIOD: u64 = 100_000;

@@ -13,7 +13,7 @@ use super::{
     Files, Group, HeldMemory, UNCHARGED, is_empty, open_as, open_read, open_write, read_number,
     stat, write_to,
 };
-use crate::protocol::{Cpu, Limits};
+use crate::limits::{Cpu, Limits};
 
 /// The freezer comes last, so that it is cleared first: a frozen process does not die.
 const CONTROLLERS: [&str; 3] = ["memory", "pids", "freezer"];

@@ -22,7 +22,7 @@ use super::{
     Files, Group, HeldMemory, OURS, UNCHARGED, is_empty, kill_listed, open_as, open_read,
     open_write, read_number, stat, write_to,
 };
-use crate::protocol::{Cpu, Limits};
+use crate::limits::{Cpu, Limits};
 
 const CONTROLLERS: [&str; 2] = ["memory", "pids"];
 

@@ -19,7 +19,7 @@ use libc::c_long;
 
 use crate::defence::Defence;
 use crate::isolation::{Isolation, Namespaces};
-use crate::protocol::Network;
+use crate::limits::Network;
 use program::{Case, ForeignAbi, Program, Rule, Test, compile};
 
 /// A system call's name, as libc has it (`SYS_read`), and its number on this architecture.

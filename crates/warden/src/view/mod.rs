@@ -31,7 +31,7 @@ use sys::mount::{Attributes, Tree};
 
 use self::host::Machine;
 use self::kept::ViewCache;
-use crate::protocol::Limits;
+use crate::limits::Limits;
 use crate::stages::Stages;
 
 /// The files of `/proc` that a view has instead of the host's.
