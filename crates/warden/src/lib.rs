@@ -22,49 +22,31 @@
 //! - Each sandbox has a kernel uid that no living process of another has ([`uids`]), no capability,
 //!   a seccomp filter ([`filter`]), and limits enforced by its cgroup ([`cgroup`]).
 //! - What a dead sandbox held is reused only by the same zygote, and only when no process can hold
-//!   it any more ([`slot`] and `reap`).
+//!   it any more ([`sandbox`]).
 //! - When the worker is gone (the socket closes), pid 1 of the sandboxes dies and every sandbox
 //!   with it, and the warden cleans up. When the warden itself is killed, pid 1 ends too, for it
 //!   holds a pidfd of the warden. The kernel frees all but cgroups; the next start removes those
-//!   ([`recover`]). With cgroups of version 1 a [`guardian`] does so at once, because paused
-//!   sandboxes would otherwise stay.
+//!   ([`recover`]). With cgroups of version 1 a [`guardian`](process::guardian) does so at once,
+//!   because paused sandboxes would otherwise stay.
 //!
 //! Each defence has a name and can be switched off in a test to show what it stops ([`defence`]).
 //! Sources: SOCK (Oakes et al., ATC 2018) for lean containers; the man pages named in each file.
 
-pub mod beside;
 pub mod cgroup;
-mod confine;
-mod deaths;
+pub mod confine;
 pub mod defence;
-pub mod detach;
-pub mod empty;
-mod examine;
-pub mod filter;
-pub mod guardian;
-mod identity;
 pub mod isolation;
-mod land;
 pub mod limits;
-mod monitor;
+mod network;
 mod outcome;
-mod pacemaker;
-pub mod place;
-mod prepare;
+pub mod process;
 pub mod protocol;
-mod proxies;
-mod proxy;
-mod reach;
-mod reap;
 pub mod recover;
-pub mod root;
 pub mod rootfs;
-mod scratch;
+pub mod sandbox;
 pub mod serve;
-pub mod slot;
-pub mod spawn;
-mod stages;
 pub mod state;
 pub mod state_directory;
 pub mod uids;
-mod view;
+
+pub use confine::filter;

@@ -5,9 +5,9 @@ use std::os::fd::OwnedFd;
 
 use thiserror::Error;
 
+use crate::process::spawn::SpawnError;
 use crate::protocol::Answer;
 use crate::rootfs::RootError;
-use crate::spawn::SpawnError;
 
 /// Why a command was not carried out.
 #[derive(Debug, Error)]

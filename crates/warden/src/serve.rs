@@ -11,8 +11,8 @@ use sys::scm::{self, TruncatedPacket};
 
 use crate::limits::Limits;
 use crate::outcome::{CommandError, CommandResult, done, kernel};
-use crate::prepare::Interpreter;
 use crate::protocol::{Answer, Command, MAX_PACKET, Numbered, VERSION};
+use crate::sandbox::prepare::Interpreter;
 use crate::state::Warden;
 
 /// Released sandboxes that wait until there is nothing else to do. Each holds descriptors, memory

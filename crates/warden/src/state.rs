@@ -6,21 +6,21 @@ use std::os::fd::AsFd;
 
 use sys::process::PidFd;
 
+use crate::cgroup::pacemaker::Pacemaker;
 use crate::cgroup::{Cgroups, Group};
-use crate::filter::Filters;
-use crate::identity::{Identities, MAX_AHEAD};
+use crate::confine::filter::Filters;
 use crate::isolation::Isolation;
 use crate::limits::{Cpu, Limits, Network};
+use crate::network::proxies::Proxies;
 use crate::outcome::{CommandError, kernel};
-use crate::pacemaker::Pacemaker;
-use crate::place::SharedNamespaces;
+use crate::process::shared_namespaces::SharedNamespaces;
 use crate::protocol::{Host, VERSION};
-use crate::proxies::Proxies;
-use crate::root::Root;
+use crate::rootfs::root::Root;
+use crate::rootfs::view::MAX_VIEWS;
 use crate::rootfs::{Roots, attach_proc, can_attach_proc};
-use crate::slot::Sandbox;
+use crate::sandbox::identity::{Identities, MAX_AHEAD};
+use crate::sandbox::record::Sandbox;
 use crate::uids::Uids;
-use crate::view::MAX_VIEWS;
 
 /// Maximum number of sandboxes that the warden knows.
 const MAX_SANDBOXES: u64 = 16_000;

@@ -9,6 +9,7 @@
 //! - A frozen process does not die of SIGKILL on v1: a cgroup is thawed before its processes are
 //!   killed.
 
+pub(crate) mod pacemaker;
 mod processors;
 pub mod v1;
 pub mod v2;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use rustix::mount::{UnmountFlags, unmount};
 use sys::mount::Tree;
 
-use crate::stages::Stages;
+use crate::rootfs::stages::Stages;
 
 /// The root of one sandbox. Dropping it detaches it from the mount table, if it is attached, and is
 /// safe while processes still run inside.

@@ -23,11 +23,11 @@ use sys::namespace::unshare;
 use sys::process::{PidFd, become_user, drop_capabilities, exit_now, set_undumpable};
 use thiserror::Error;
 
-use crate::deaths::{DEAD, Deaths, reap_and_tell};
 use crate::defence::Defence;
 use crate::isolation::{Isolation, Namespaces};
 use crate::limits::Network;
-use crate::root::Root;
+use crate::process::deaths::{DEAD, Deaths, reap_and_tell};
+use crate::rootfs::root::Root;
 use crate::uids;
 
 /// The number of pid 1's end of the pipe that shows that it lives; below it is [`DEAD`].

@@ -16,13 +16,13 @@ use sys::process::{
     close_from, default_signals, die_with_parent, exit_now, fork_single_threaded, reap,
 };
 
-use crate::beside;
 use crate::cgroup::Group;
 use crate::confine;
 use crate::limits::{Cpu, Limits, Network};
 use crate::outcome::{CommandError, CommandResult, kernel};
+use crate::process::beside;
+use crate::process::spawn::{self, failed};
 use crate::protocol::Answer;
-use crate::spawn::{self, failed};
 use crate::state::Warden;
 
 /// The program, beside the warden's own.

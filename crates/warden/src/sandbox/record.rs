@@ -13,10 +13,10 @@ use std::os::fd::OwnedFd;
 use sys::process::PidFd;
 
 use crate::cgroup::{Group, HeldMemory};
-use crate::empty::EmptyingProgress;
 use crate::limits::{Limits, Network};
 use crate::protocol::Python;
-use crate::root::Root;
+use crate::rootfs::empty::EmptyingProgress;
+use crate::rootfs::root::Root;
 use crate::uids::{Allotment, Block};
 
 /// One sandbox or prepared slot.

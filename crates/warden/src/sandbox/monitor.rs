@@ -21,16 +21,16 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use sys::namespace::{IdMap, Parent, user_namespace};
 use sys::process::{PidFd, close_from, default_signals, exit_now, fork_single_threaded, reap};
 
-use crate::beside;
 use crate::cgroup::Group;
 use crate::confine;
-use crate::empty::EmptyingProgress;
 use crate::limits::{Limits, Network};
 use crate::outcome::{CommandError, CommandResult, done, kernel};
-use crate::prepare::WorkerEnds;
+use crate::process::beside;
+use crate::process::spawn::{self, SpawnError, failed};
 use crate::protocol::{Answer, MAX_OPENED, Python};
-use crate::slot::{Kind, Sandbox};
-use crate::spawn::{self, SpawnError, failed};
+use crate::rootfs::empty::EmptyingProgress;
+use crate::sandbox::prepare::WorkerEnds;
+use crate::sandbox::record::{Kind, Sandbox};
 use crate::state::Warden;
 use crate::uids::{Allotment, INNER};
 

@@ -8,7 +8,7 @@ use rustix::fs::{Mode, OFlags};
 use sys::mount::{Tree, resize_tmpfs};
 
 use crate::limits::Limits;
-use crate::stages::Stages;
+use crate::rootfs::stages::Stages;
 
 /// The scratch that all sandboxes share where none has its own. Attached, because before Linux 6.15
 /// a detached tree cannot be cloned. Without the sticky bit, with which the kernel would restrict

@@ -17,17 +17,17 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use sys::namespace::{IdMap, Parent, user_namespace};
 
 use crate::cgroup::{self, Group};
+use crate::confine::filter::Role;
 use crate::defence::Defence;
-use crate::empty::EmptyingProgress;
-use crate::filter::Role;
-use crate::identity::Identity;
 use crate::isolation::Isolation;
 use crate::limits::{Cpu, Limits, Network};
 use crate::outcome::{CommandError, CommandResult, kernel};
+use crate::process::spawn::{self, UserNamespace};
 use crate::protocol::{Answer, Files, Python};
 use crate::rootfs::Contents;
-use crate::slot::{FileId, Kind, Sandbox, Zygote};
-use crate::spawn::{self, UserNamespace};
+use crate::rootfs::empty::EmptyingProgress;
+use crate::sandbox::identity::Identity;
+use crate::sandbox::record::{FileId, Kind, Sandbox, Zygote};
 use crate::state::Warden;
 use crate::uids::{Allotment, Block, INNER, Uids};
 

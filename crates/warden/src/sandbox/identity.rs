@@ -19,7 +19,7 @@ use sys::namespace::{IdMap, Parent, user_namespace};
 use crate::defence::Defence;
 use crate::isolation::Isolation;
 use crate::outcome::CommandError;
-use crate::spawn::UserNamespace;
+use crate::process::spawn::UserNamespace;
 use crate::uids::{INNER, Uids};
 
 /// Maximum number of waiting identities. Each holds a descriptor and a uid.

@@ -15,11 +15,11 @@ use sys::process::PidFd;
 
 use crate::cgroup::{Group, HeldMemory};
 use crate::defence::Defence;
-use crate::empty::empty;
-use crate::examine::runs;
 use crate::isolation::CgroupSource;
 use crate::limits::Cpu;
-use crate::slot::{Kind, Sandbox};
+use crate::rootfs::empty::empty;
+use crate::sandbox::examine::runs;
+use crate::sandbox::record::{Kind, Sandbox};
 use crate::state::Warden;
 use crate::uids::Allotment;
 

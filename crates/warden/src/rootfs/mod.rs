@@ -23,6 +23,12 @@
 //! sandbox's clone of it is attached as well, at a directory of its own, and so grows the warden's
 //! mount table for as long as the sandbox lives.
 
+pub mod empty;
+pub mod root;
+pub(crate) mod scratch;
+mod stages;
+pub(crate) mod view;
+
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -34,14 +40,14 @@ use sys::mount::{Attributes, Tree, show_only_processes};
 use sys::process::PidFd;
 use thiserror::Error;
 
+use self::root::Root;
+use self::scratch::{common_scratch, own_scratch};
+use self::stages::Stages;
+use self::view::Views;
 use crate::defence::Defence;
 use crate::isolation::{Isolation, RootMount};
 use crate::limits::{Limits, Network};
 use crate::protocol::Python;
-use crate::root::Root;
-use crate::scratch::{common_scratch, own_scratch};
-use crate::stages::Stages;
-use crate::view::{self, Views};
 
 /// The resolver's configuration, relative to a root.
 const RESOLVER: &str = "etc/resolv.conf";

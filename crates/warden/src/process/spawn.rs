@@ -34,14 +34,14 @@ use thiserror::Error;
 
 use crate::cgroup::{Cgroups, Group};
 use crate::confine;
+use crate::confine::filter::Role;
+use crate::confine::filter::program::Program;
 use crate::defence::Defence;
-use crate::filter::Role;
-use crate::filter::program::Program;
 use crate::isolation::{Isolation, Namespaces};
 use crate::limits::Network;
-use crate::place::SharedNamespaces;
-use crate::root::Root;
+use crate::process::shared_namespaces::SharedNamespaces;
 use crate::rootfs::mount_proc;
+use crate::rootfs::root::Root;
 use crate::uids::INNER;
 
 /// The number of the guest's channel.

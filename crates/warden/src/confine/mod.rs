@@ -1,13 +1,15 @@
 //! Limits, Landlock and environment of an interpreter, before it is executed. Runs in the process
 //! that becomes the interpreter.
 
+pub mod filter;
+
 use std::ffi::CString;
 use std::io;
 
 use landlock::{AccessNet, Ruleset, RulesetAttr, Scope};
 
+use crate::confine::filter::Role;
 use crate::defence::Defence;
-use crate::filter::Role;
 use crate::isolation::Isolation;
 use crate::limits::Network;
 

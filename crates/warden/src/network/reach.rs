@@ -10,8 +10,9 @@
 //! ```
 //! No packet leaves that namespace. It has no other device, and the instance has no capability to
 //! make one. A package in its zygote had every capability over it while the fork landed, but is
-//! refused the calls that make devices (`filter/network.rs`); only its own forks see what it leaves
-//! there. The proxy got the listening sockets, and decides and connects in its own namespace.
+//! refused the calls that make devices (`confine/filter/network.rs`); only its own forks see what
+//! it leaves there. The proxy got the listening sockets, and decides and connects in its own
+//! namespace.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -26,7 +27,7 @@ use crate::defence::Defence;
 use crate::limits::Network;
 use crate::outcome::{CommandError, CommandResult, kernel};
 use crate::protocol::{Answer, MAX_NETWORKS, MAX_PORTS};
-use crate::slot::FilledNetwork;
+use crate::sandbox::record::FilledNetwork;
 use crate::state::Warden;
 
 /// Where a resolver sends lookups if no server is configured (resolv.conf(5)).

@@ -18,7 +18,7 @@ use sys::process::PidFd;
 
 use crate::outcome::{CommandError, CommandResult, kernel};
 use crate::protocol::{Answer, ImportRemains};
-use crate::slot::FileId;
+use crate::sandbox::record::FileId;
 use crate::state::Warden;
 
 /// `/dev/null`, Documentation/admin-guide/devices.txt.

@@ -11,8 +11,8 @@ use crate::limits::Limits;
 use crate::outcome::{CommandError, CommandResult, done, kernel};
 use crate::protocol::Answer;
 use crate::rootfs::Contents;
-use crate::scratch::resize_scratch;
-use crate::slot::Kind;
+use crate::rootfs::scratch::resize_scratch;
+use crate::sandbox::record::Kind;
 use crate::state::Warden;
 
 impl Warden {

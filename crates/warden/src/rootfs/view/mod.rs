@@ -16,8 +16,8 @@
 //! At most [`MAX_VIEWS`] are kept: see [`ViewCache`]. A sandbox with an evicted view keeps it: the
 //! kernel frees the file system with its last mount.
 
+mod cache;
 mod host;
-mod kept;
 mod texts;
 
 use std::collections::HashMap;
@@ -29,10 +29,10 @@ use rustix::fs::{AtFlags, Mode, OFlags, linkat, mkdirat, openat, symlinkat};
 use rustix::mount::{UnmountFlags, unmount};
 use sys::mount::{Attributes, Tree};
 
+use self::cache::ViewCache;
 use self::host::Machine;
-use self::kept::ViewCache;
 use crate::limits::Limits;
-use crate::stages::Stages;
+use crate::rootfs::stages::Stages;
 
 /// The files of `/proc` that a view has instead of the host's.
 pub(crate) const MACHINE_FILES: [&str; 5] = ["cpuinfo", "meminfo", "stat", "uptime", "loadavg"];

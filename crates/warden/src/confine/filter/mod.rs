@@ -278,7 +278,7 @@ mod tests {
         use std::fmt::Write;
 
         let mut page = String::from(
-            "# System calls\n\nWhat a sandbox's filter allows and refuses, written from `crates/warden/src/filter` by its tests \
+            "# System calls\n\nWhat a sandbox's filter allows and refuses, written from `crates/warden/src/confine/filter` by its tests \
              (`WRITE_DOCS=1 cargo test -p warden`).\nWhat is in no list, and whatever a later kernel adds, is refused as well: \
              ENOSYS.\n\n## Allowed\n\n| group | why | calls |\n| --- | --- | --- |\n",
         );
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn the_page_of_system_calls_says_what_the_filter_does() {
-        let written = include_str!("../../../../docs/developer/system-calls.md");
+        let written = include_str!("../../../../../docs/developer/system-calls.md");
         if std::env::var_os("WRITE_DOCS").is_some() {
             let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/developer/system-calls.md");
             return std::fs::write(path, page()).unwrap();
