@@ -32,7 +32,7 @@
 //! | `reach` | orders to the proxy of outgoing connections (`egress`) |
 //!
 //! Sources: the zygote and its fork are those of SOCK (Oakes et al., ATC 2018); see
-//! `docs/paper-map.md` for what differs.
+//! `docs/developer/paper-map.md` for what differs.
 
 mod client;
 mod container;

@@ -28,8 +28,8 @@ impl LastActivity {
 }
 
 /// Relays until both directions have ended. The end of one peer's data is passed on to the other.
-/// That of the sandbox is passed on only after the `orders` that had arrived before: a process that
-/// is killed closes its socket, too.
+/// The end of the sandbox's data waits until the `orders` that had arrived before it are carried
+/// out: a process that is killed closes its socket, too.
 ///
 /// # Errors
 /// When either end breaks, or nothing has passed for `idle`. Both connections must then be reset,

@@ -28,7 +28,7 @@ impl Warden {
     /// Serves the worker until its socket closes; then everything is destroyed.
     ///
     /// # Errors
-    /// When the socket breaks, or the shared namespaces is lost.
+    /// When the socket breaks, or the shared namespaces are lost.
     pub fn serve(&mut self, worker: BorrowedFd<'_>) -> io::Result<()> {
         let mut packet = vec![0; MAX_PACKET];
         let mut reaped = false;
@@ -45,7 +45,7 @@ impl Warden {
             let deaths = self.namespaces.deaths();
             fds.extend(deaths.iter().map(|it| PollFd::from_borrowed_fd(it.pipe(), PollFlags::IN)));
             match (poll(&mut fds, Some(&limit))?, wait) {
-                (0, 1000) => self.thin_out(),
+                (0, 1000) => self.release_idle_groups(),
                 (0, IDLE_MS) => {
                     self.identities.make_ahead(&mut self.uids, self.host.isolation);
                 }

@@ -188,7 +188,7 @@ impl SharedNamespaces {
         }
         if own.has(Namespaces::MOUNT) {
             // Before the new namespace is made: it has its own copy of the working directory.
-            fchdir(if root.hangs() { root.as_fd() } else { self.empty.as_fd() })?;
+            fchdir(if root.is_attached() { root.as_fd() } else { self.empty.as_fd() })?;
         }
         unshare(own.bits())?;
         if own.has(Namespaces::NETWORK) {
@@ -239,7 +239,7 @@ impl Drop for SharedNamespaces {
 /// its whole content. The working directory is the mount point of a root that has one, or else one
 /// for it.
 fn pivot(root: &Root) -> io::Result<()> {
-    if !root.hangs() {
+    if !root.is_attached() {
         let tree = Tree::from(root.as_fd().try_clone_to_owned()?);
         tree.attach(rustix::fs::CWD, ".")?;
         fchdir(root)?;

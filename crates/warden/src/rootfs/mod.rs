@@ -194,7 +194,7 @@ impl Roots {
         let root = if self.way == RootMount::Bind {
             self.made += 1;
             let name = format!("root-{}", self.made);
-            Root::hang(tree, &self.stages, &name).map_err(mounting("attach root"))?
+            Root::attach(tree, &self.stages, &name).map_err(mounting("attach root"))?
         } else {
             Root::from(tree)
         };

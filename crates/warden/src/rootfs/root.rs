@@ -22,7 +22,7 @@ impl Root {
     ///
     /// # Errors
     /// As `mkdir(2)`, `move_mount(2)`.
-    pub(crate) fn hang(tree: Tree, stages: &Stages, name: &str) -> io::Result<Self> {
+    pub(crate) fn attach(tree: Tree, stages: &Stages, name: &str) -> io::Result<Self> {
         let path = stages.path(name);
         std::fs::create_dir(&path)?;
         let mount_point = MountPoint { path, _stages: stages.clone() };
@@ -33,7 +33,7 @@ impl Root {
 
     /// Whether it is attached in a mount table.
     #[must_use]
-    pub(crate) fn hangs(&self) -> bool {
+    pub(crate) fn is_attached(&self) -> bool {
         self.mount_point.is_some()
     }
 }

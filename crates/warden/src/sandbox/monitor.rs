@@ -34,8 +34,8 @@ use crate::sandbox::record::{Kind, Sandbox};
 use crate::state::Warden;
 use crate::uids::{Allotment, INNER};
 
-/// Descriptors that stay open: the standard streams, the channel, the socket for errors, and five
-/// namespaces.
+/// The first unused descriptor. Below it are the standard streams, the channel, the socket for
+/// errors, and five namespaces.
 const FIRST_UNUSED: u32 = 10;
 
 /// The program, beside the warden's own.

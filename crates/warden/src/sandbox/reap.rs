@@ -29,10 +29,10 @@ const IDLE_GROUPS: usize = 64;
 /// The same after a second without a request.
 const KEPT_GROUPS: usize = 8;
 
-/// What a dead slot may hold without a second look: the kernel subtracts it when it has time.
+/// Memory that a dead slot may hold without a second look: the kernel subtracts it later.
 const UNCHECKED_MEMORY: HeldMemory = HeldMemory { memory: 64 << 10, kernel: 256 << 10 };
-/// What a zygote may hold of all its dead slots together. Memory that the kernel keeps for a
-/// handler is charged to it, and is freed after the handler's death.
+/// Maximum that a zygote may hold of all its dead slots together. The kernel's part includes caches
+/// that it made for a handler, which outlive the handler.
 const MAX_HELD: HeldMemory = HeldMemory { memory: 32 << 20, kernel: 256 << 20 };
 
 impl Warden {
@@ -246,7 +246,7 @@ impl Warden {
 
     /// Gives back half of the idle cgroups beyond a few. A burst has left them, and each takes some
     /// descriptors and kernel memory. Called after a second without a request.
-    pub(crate) fn thin_out(&mut self) {
+    pub(crate) fn release_idle_groups(&mut self) {
         let zygotes = self.sandboxes.values_mut().filter_map(Sandbox::as_zygote_mut);
         let pools = zygotes.map(|zygote| &mut zygote.idle_groups);
         for pool in pools.chain(std::iter::once(&mut self.idle_groups)) {

@@ -17,7 +17,7 @@ pub struct Group {
 pub const GROUPS: &[Group] = &[
     Group {
         name: "files",
-        reason: "what is open, what it holds, where it is (`fcntl` and `fadvise64` by their arguments); which files there are the root tree decides",
+        reason: "open files, their content and their paths (`fcntl` and `fadvise64` by their arguments); the root tree decides which files there are",
         calls: calls![
             SYS_read SYS_write SYS_readv SYS_writev SYS_pread64 SYS_pwrite64 SYS_preadv SYS_pwritev
             SYS_preadv2 SYS_pwritev2 SYS_openat SYS_openat2 SYS_close SYS_close_range SYS_lseek
@@ -33,7 +33,7 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         name: "memory",
-        reason: "memory of the caller's own",
+        reason: "the caller's own memory",
         calls: calls![
             SYS_mmap SYS_munmap SYS_mremap SYS_mprotect SYS_brk SYS_mlock SYS_mlock2
             SYS_munlock SYS_mlockall SYS_munlockall SYS_msync SYS_mincore SYS_membarrier
@@ -43,7 +43,7 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         name: "processes",
-        reason: "processes and threads of the caller's own (`clone` and `prctl` by their arguments); signals reach only its own uid and namespace",
+        reason: "the caller's own processes and threads (`clone` and `prctl` by their arguments); signals reach only its own uid and namespace",
         calls: calls![
             SYS_execve SYS_execveat SYS_exit SYS_exit_group SYS_wait4 SYS_waitid SYS_kill SYS_tkill
             SYS_tgkill SYS_pidfd_open SYS_pidfd_send_signal SYS_getpid SYS_getppid SYS_gettid
@@ -60,7 +60,7 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         name: "identity",
-        reason: "who the caller is: without capabilities nothing but its own ids can be taken, and Landlock only ever restricts",
+        reason: "the caller's identity: without capabilities it can take only its own ids, and Landlock only ever restricts",
         calls: calls![
             SYS_getuid SYS_geteuid SYS_getgid SYS_getegid SYS_getresuid SYS_getresgid SYS_getgroups
             SYS_setresuid SYS_setresgid SYS_setuid SYS_setgid SYS_setreuid SYS_setregid
@@ -82,7 +82,7 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         name: "sockets",
-        reason: "what is done with a socket (`socket` and `socketpair` by their arguments); `listen` not in the host's network",
+        reason: "operations on a socket (`socket` and `socketpair` by their arguments); `listen` not in the host's network",
         calls: calls![
             SYS_bind SYS_listen SYS_accept4 SYS_accept SYS_connect SYS_getsockname SYS_getpeername
             SYS_sendto SYS_recvfrom SYS_sendmsg SYS_recvmsg SYS_sendmmsg SYS_recvmmsg
@@ -91,7 +91,7 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         name: "older forms",
-        reason: "the older forms that x86-64 still has beside the ones above",
+        reason: "older forms of the calls above, which x86-64 still has",
         calls: OLDER,
     },
 ];

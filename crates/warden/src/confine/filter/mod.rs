@@ -279,7 +279,7 @@ mod tests {
 
         let mut page = String::from(
             "# System calls\n\nWhat a sandbox's filter allows and refuses, written from `crates/warden/src/confine/filter` by its tests \
-             (`WRITE_DOCS=1 cargo test -p warden`).\nWhat is in no list, and whatever a later kernel adds, is refused as well: \
+             (`WRITE_DOCS=1 cargo test -p warden`).\nEvery other call, including those of later kernels, is refused with \
              ENOSYS.\n\n## Allowed\n\n| group | why | calls |\n| --- | --- | --- |\n",
         );
         for group in allowed::GROUPS.iter().filter(|group| !group.calls.is_empty()) {

@@ -23,7 +23,7 @@ pub struct Refusal {
 pub const REFUSALS: &[Refusal] = &[
     Refusal {
         defence: Defence::FilterNamespaces,
-        reason: "a namespace of one's own brings capabilities in it, and with them far more of the kernel; another's brings its view (of `clone` the flags are looked at; `clone3` hides them)",
+        reason: "a new namespace brings capabilities in it, and with them far more of the kernel; another's brings its view (the filter checks the flags of `clone`; `clone3` hides them)",
         calls: calls![SYS_unshare SYS_setns SYS_clone3],
     },
     Refusal {
@@ -49,7 +49,7 @@ pub const REFUSALS: &[Refusal] = &[
     },
     Refusal {
         defence: Defence::FilterUring,
-        reason: "its operations are calls that no filter sees, sockets of every family among them",
+        reason: "its operations, sockets of every family among them, pass no filter",
         calls: calls![SYS_io_uring_setup SYS_io_uring_enter SYS_io_uring_register],
     },
     Refusal {
@@ -64,12 +64,12 @@ pub const REFUSALS: &[Refusal] = &[
     },
     Refusal {
         defence: Defence::FilterPerf,
-        reason: "counters that measure what else runs on a processor, and a large part of the kernel behind them",
+        reason: "counters that measure other programs on a processor, and a large part of the kernel behind them",
         calls: calls![SYS_perf_event_open],
     },
     Refusal {
         defence: Defence::FilterUserfaultfd,
-        reason: "it holds the kernel in the middle of a copy for as long as one likes: what races are won with",
+        reason: "it can stop the kernel in the middle of a copy for any time: a tool for winning races",
         calls: calls![SYS_userfaultfd],
     },
     Refusal {
@@ -95,7 +95,7 @@ pub const REFUSALS: &[Refusal] = &[
     },
     Refusal {
         defence: Defence::FilterNotify,
-        reason: "layers are shared files: it tells when other sandboxes open which (`fcntl(F_NOTIFY)` likewise)",
+        reason: "layers are shared files: it tells when other sandboxes open them (`fcntl(F_NOTIFY)` likewise)",
         calls: calls![
             SYS_inotify_init1 SYS_inotify_add_watch SYS_inotify_rm_watch SYS_fanotify_init
             SYS_fanotify_mark
@@ -103,7 +103,7 @@ pub const REFUSALS: &[Refusal] = &[
     },
     Refusal {
         defence: Defence::FilterSockets,
-        reason: "families that no network namespace holds (vsock), that hear the host (uevents), that list or reach other sandboxes (sock_diag, usersock); protocols whose modules no function needs",
+        reason: "families that no network namespace confines (vsock), that receive the host's events (uevents), that list or reach other sandboxes (sock_diag, usersock); protocols whose modules no function needs",
         calls: calls![SYS_socket SYS_socketpair],
     },
     Refusal {
@@ -113,12 +113,12 @@ pub const REFUSALS: &[Refusal] = &[
     },
     Refusal {
         defence: Defence::FilterSegments,
-        reason: "descriptor tables that no Python program needs, with a history of holes",
+        reason: "descriptor tables that no Python program needs, with a history of vulnerabilities",
         calls: SEGMENTS,
     },
     Refusal {
         defence: Defence::FilterPersonality,
-        reason: "it turns address-space randomisation off and executable memory on for what is executed next",
+        reason: "it disables address-space randomisation and enables executable memory for the next program",
         calls: calls![SYS_personality],
     },
     Refusal {
