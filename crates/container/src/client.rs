@@ -279,8 +279,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_goes_with_commands_unsent_and_answers_unread_does_not_hold_up_its_warden()
-     {
+    async fn a_client_that_goes_in_the_middle_does_not_block_its_warden() {
         let flags = SocketFlags::CLOEXEC;
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_busy_zygote_wants_what_is_taken_during_a_wait_and_an_idle_one_a_little() {
+    fn a_busy_zygote_keeps_spares_for_a_wait_and_an_idle_one_a_few() {
         let mut demand = Demand::default();
         let began = Instant::now();
         let at = |millis| began + Duration::from_millis(millis);

@@ -291,7 +291,7 @@ def handler(event, context):
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_open_or_lock_of_a_shared_file_is_the_only_thing_that_two_sandboxes_share() {
+async fn two_sandboxes_share_nothing_but_locks_of_shared_files() {
     if !can_run() {
         return;
     }

@@ -328,7 +328,7 @@ async fn the_workers_api_is_not_reached_at_any_address_of_the_host() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_end_when_their_instance_is_paused_and_it_connects_again_when_it_goes_on() {
+async fn connections_end_at_a_pause_and_can_be_made_again_after_it() {
     if !can_run() {
         return;
     }
@@ -480,7 +480,7 @@ async fn in_the_hosts_network_everything_is_reached_and_nothing_is_served() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn resolv_conf_names_whom_the_sandbox_may_ask() {
+async fn resolv_conf_names_the_servers_that_the_sandbox_may_ask() {
     if !can_run() {
         return;
     }
@@ -527,7 +527,7 @@ fn kill_the_next(world: &World, moment: Duration) -> std::thread::JoinHandle<()>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_killed_while_it_starts_is_told_as_one_of_whom_another_can_be_made() {
+async fn an_instance_killed_while_it_starts_can_be_made_again() {
     if !can_run() {
         return;
     }

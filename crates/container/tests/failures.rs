@@ -41,7 +41,7 @@ fn held(world: &World) -> (BTreeSet<PathBuf>, BTreeSet<i32>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_fails_once_its_process_runs_is_waited_for_and_its_cgroup_goes() {
+async fn a_failed_start_waits_for_its_process_and_removes_its_cgroup() {
     if !can_run() {
         return;
     }
@@ -71,7 +71,7 @@ async fn who_fails_once_its_process_runs_is_waited_for_and_its_cgroup_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_warden_that_runs_out_of_descriptors_at_any_step_leaves_nothing_of_what_it_began() {
+async fn a_warden_out_of_descriptors_at_any_step_leaves_nothing_behind() {
     if !can_run() {
         return;
     }

@@ -146,7 +146,7 @@ async fn in_every_isolation_a_sandbox_is_confined_called_paused_and_limited() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn siblings_share_exactly_the_namespaces_that_their_isolation_does_not_make() {
+async fn siblings_share_only_namespaces_that_their_isolation_does_not_make() {
     if !can_run() {
         return;
     }
@@ -174,7 +174,7 @@ async fn siblings_share_exactly_the_namespaces_that_their_isolation_does_not_mak
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bound_roots_are_in_the_wardens_mount_table_while_they_live_and_no_others_are() {
+async fn only_bound_roots_are_in_the_wardens_mount_table() {
     if !can_run() {
         return;
     }
@@ -235,7 +235,7 @@ async fn a_mount_namespace_of_its_own_holds_the_root_and_nothing_of_the_hosts() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fresh_cgroups_go_with_their_sandboxes_and_pooled_ones_stay_for_the_next() {
+async fn fresh_cgroups_go_with_their_sandboxes_and_pooled_ones_stay() {
     if !can_run() {
         return;
     }

@@ -130,7 +130,7 @@ other.close()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_ends_or_is_closed_while_it_is_imported_and_what_is_only_read_leaves_nothing() {
+async fn state_that_an_import_ends_or_only_reads_is_not_left_behind() {
     if !can_run() {
         return;
     }

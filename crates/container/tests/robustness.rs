@@ -515,7 +515,7 @@ async fn a_list_of_imports_longer_than_a_message_is_imported_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_zygote_that_is_killed_for_its_memory_is_lost_and_the_one_above_it_serves_on() {
+async fn a_zygote_killed_for_its_memory_is_lost_and_its_parent_serves_on() {
     if !can_run() {
         return;
     }
@@ -586,7 +586,7 @@ def handler(event, context):
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_memory_map_too_long_to_be_read_makes_a_zygote_unfit_and_the_warden_no_larger() {
+async fn a_memory_map_too_long_to_read_makes_a_zygote_unfit() {
     if !can_run() {
         return;
     }
@@ -625,7 +625,7 @@ os.chdir('/')
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_sandboxes_together_leave_a_quarter_of_the_hosts_processes_to_others() {
+async fn sandboxes_leave_a_quarter_of_the_hosts_processes_to_others() {
     if !can_run() {
         return;
     }

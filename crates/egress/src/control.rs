@@ -97,7 +97,7 @@ mod tests {
     use crate::rules::{MAX_RULES, Rule};
 
     #[test]
-    fn a_plan_has_each_network_and_port_once_and_a_place_for_names_where_there_are_some() {
+    fn a_plan_has_each_network_and_port_once_and_says_whether_there_are_names() {
         let list = |texts: &[&str]| -> Vec<Destination> {
             texts.iter().map(|text| text.parse().unwrap()).collect()
         };

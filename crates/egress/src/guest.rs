@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failure_of_the_resolver_is_told_as_one_and_not_as_a_missing_name() {
+    async fn a_failure_of_the_resolver_is_not_reported_as_a_missing_name() {
         let resources = resources(|name, port| match name.split('.').next() {
             Some("there") => Ok(vec![SocketAddr::from(([8, 8, 8, 8], port))]),
             Some("missing") => Err(ResolveError::NoName),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn questions_end_with_their_sandbox_and_a_lookup_keeps_its_share_until_it_has_ended() {
+    async fn queries_end_with_their_sandbox_and_lookups_keep_their_shares() {
         static ANSWERED: AtomicBool = AtomicBool::new(false);
         fn slow(_: &str, _: u16) -> Result<Vec<SocketAddr>, ResolveError> {
             while !ANSWERED.load(Ordering::SeqCst) {
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_function_whose_names_are_slow_leaves_lookups_to_others() {
+    async fn a_function_with_slow_names_leaves_lookups_to_others() {
         static ANSWERED: AtomicBool = AtomicBool::new(false);
         fn slow(name: &str, _: u16) -> Result<Vec<SocketAddr>, ResolveError> {
             while name.starts_with("slow") && !ANSWERED.load(Ordering::SeqCst) {

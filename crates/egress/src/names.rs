@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_question_gets_no_answer() {
+    fn a_packet_that_is_no_query_gets_no_answer() {
         assert!(Question::read(b"").is_none() && Question::read(&[0xff; 64]).is_none());
         let reply = Packet::new_reply(1).build_bytes_vec().unwrap();
         assert!(Question::read(&reply).is_none());

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_end_of_a_process_that_is_destroyed_is_not_the_end_of_what_it_had_to_say() {
+    async fn the_end_of_a_destroyed_process_is_not_passed_on_as_the_end_of_its_data() {
         assert_eq!(read_by_a_service(None).await.unwrap(), b"");
         let cut = read_by_a_service(Some(Order::Close { sandbox: 1 })).await.unwrap_err();
         assert_eq!(cut.kind(), io::ErrorKind::ConnectionReset);

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_that_can_never_come_true_is_told_beforehand() {
+    fn a_destination_that_can_never_be_reached_is_refused_beforehand() {
         let some = rules(&["10.1.0.0/16:5432"], &["9.9.9.0/24"]);
         let wish = |text: &str| some.judge_wish(&text.parse().unwrap());
         for good in ["10.1.2.0/24:5432", "8.8.8.0/24:443", "0.0.0.0/0:443", "example.com:443"] {

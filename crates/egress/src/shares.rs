@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn of_who_is_gone_nothing_is_kept() {
+    fn nothing_is_kept_of_a_sandbox_that_is_gone() {
         let shares = Shares::new(8);
         let (one, two) = (greedy(&shares, "acme/a"), greedy(&shares, "acme/b"));
         assert!(!one.is_empty() && !two.is_empty());

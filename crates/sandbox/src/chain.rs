@@ -18,7 +18,7 @@ mod tests {
     use crate::ProviderError;
 
     #[test]
-    fn an_error_is_told_with_all_its_causes() {
+    fn an_error_is_shown_with_all_its_causes() {
         let alone = io::Error::other("no room");
         assert_eq!(chain(&alone), "no room");
         let step = ProviderError::Step { step: "make the slot", source: alone };

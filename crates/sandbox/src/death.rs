@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signal_is_told_by_its_name_and_with_what_it_means() {
+    fn a_signal_is_reported_with_its_name_and_meaning() {
         let told = |number| Death::Signal(number).to_string();
         assert_eq!(
             told(11),

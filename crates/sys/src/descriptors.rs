@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_allowed_is_never_lowered() {
+    fn a_limit_is_never_lowered() {
         let before = most();
         assert!(raise(0) >= before);
         assert_eq!(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX), before);

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_said_to_be_missing_is_missing() {
+    fn only_a_name_said_to_be_missing_is_missing() {
         let of = |said| ResolveError::of(said, io::ErrorKind::TimedOut.into());
         assert_eq!(of(libc::EAI_NONAME), ResolveError::NoName);
         assert_eq!(of(libc::EAI_NODATA), ResolveError::NoAddress);

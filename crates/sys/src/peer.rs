@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_socket_has_no_peer() {
+    fn a_file_that_is_no_socket_has_no_peer() {
         let file = std::fs::File::open("/").unwrap();
         assert!(groups(file.as_fd()).is_err());
     }

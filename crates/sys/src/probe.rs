@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_is_told_by_the_marks_that_it_leaves_and_a_machine_made_of_an_image_is_none() {
+    fn containers_are_recognised_by_their_marks_and_machines_are_not() {
         let among = |files: &[(&str, &str)], first| {
             let root = tempfile::tempdir().unwrap();
             for (path, content) in files {
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn which_cgroups_there_are_is_told_apart_with_what_is_missing() {
+    fn kinds_of_cgroups_and_missing_controllers_are_told_apart() {
         let mounted = |options: &str, names: &[&str]| -> String {
             let line = |name: &&str| format!("cgroup /c/{name} cgroup {options},{name} 0 0\n");
             names.iter().map(line).collect()

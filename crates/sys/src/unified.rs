@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_moved_into_the_units_leaf_still_finds_the_unit() {
+    fn a_process_in_the_units_leaf_still_finds_the_unit() {
         let unit = "/sys/fs/cgroup/system.slice/wool.service";
         let there = seen("/system.slice/wool.service/supervisor", MACHINE);
         assert_eq!(paths(&there, &[unit]), ["/system.slice/wool.service", "/"]);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_found_through_what_is_mounted_of_the_hierarchy() {
+    fn groups_are_found_in_the_mounted_part_of_the_hierarchy() {
         let bound = MACHINE.replace("0:26 / /sys", "0:26 /docker/abc /sys");
         let there = seen("/docker/abc/job", &bound);
         let parent_groups = there.grounds_by(&|_| true);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_with_strangers_in_it_can_be_used_only_when_its_controllers_are_on() {
+    fn a_group_with_strangers_is_usable_only_if_its_controllers_are_on() {
         let usable = |parent: &ParentGroup| parent.usable(&["memory", "pids"]);
         let (_dir, strangers) = group("cpu memory pids\n", "", "7\n");
         assert!(!usable(&strangers));

@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_misspelt_is_told_with_what_there_is() {
+    fn a_misspelt_name_is_reported_with_the_known_names() {
         let refused = |text: &str| text.parse::<Isolation>().unwrap_err().to_string();
         assert!(refused("docker").contains("lean, sock or general"));
         assert!(refused("").contains("lean, sock or general"));
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_switched_off_is_told_as_weaker_and_limits_nothing() {
+    fn a_defence_that_is_off_is_reported_and_limits_nothing() {
         let cpu = Cpu { quota: Some(500), weight: None };
         let asked = Limits {
             memory_bytes: 64 << 20,

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_of_the_state_directorys_owner_is_refused() {
+    fn files_of_another_owner_than_the_state_directorys_are_refused() {
         if !rustix::process::geteuid().is_root() {
             return skips::skip("root", "only root can give a directory away");
         }

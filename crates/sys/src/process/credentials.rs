@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_renounces_keeps_nothing_and_the_others_are_told_of() {
+    fn a_thread_that_renounces_keeps_nothing_and_other_threads_are_found() {
         if !rustix::process::geteuid().is_root() {
             return skips::skip("root", "only root has anything to renounce");
         }
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_opened_without_capabilities_has_none_later_and_they_come_back() {
+    fn a_file_opened_without_capabilities_has_none_after_they_come_back() {
         let open = || std::fs::File::open("/proc/self/pagemap").unwrap();
         let value = Box::new(7_u64);
         if frame(&open(), &value) == 0 {

@@ -2,13 +2,13 @@
 //! root, before it receives any message.
 //!
 //! ```text
-//!   descriptors:  3 control   5 network, 6 IPC, 7 UTS, 8 mount namespace: the sandboxes' place
+//!   descriptors:  3 control   5 network, 6 IPC, 7 UTS, 8 mount namespace: shared by all sandboxes
 //!                             9 user namespace of its own
 //! ```
 //!
 //! | wall | what is left |
 //! | --- | --- |
-//! | mount namespace of the place | one empty read-only file system |
+//! | shared mount namespace | one empty read-only file system |
 //! | network, IPC, UTS, PID namespace | empty, or only sandboxes of other uids |
 //! | user namespace, uid, no capability | the rights of an unused uid |
 //! | cgroup, by the warden | memory, threads |
@@ -31,13 +31,13 @@ use crate::MAX_MACHINES;
 /// release cannot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wall {
-    /// The place's network namespace.
+    /// The shared network namespace.
     Network,
-    /// The place's IPC namespace.
+    /// The shared IPC namespace.
     Ipc,
-    /// The place's host name.
+    /// The shared UTS namespace.
     HostName,
-    /// The place's mount namespace, and its empty root with it.
+    /// The shared mount namespace, and its empty root with it.
     EmptyRoot,
     /// A user namespace of its own.
     UserNamespace,
@@ -85,12 +85,12 @@ fn build(missing: &[Wall]) -> Result<OwnedFd, JailError> {
     sys::descriptors::raise(DESCRIPTORS);
     for (number, kind, wall) in NAMESPACES {
         let namespace =
-            sys::descriptors::take(number).map_err(step("find the place's namespaces"))?;
+            sys::descriptors::take(number).map_err(step("find the shared namespaces"))?;
         if missing.contains(&wall) {
             continue;
         }
         move_into_link_name_space(std::os::fd::AsFd::as_fd(&namespace), Some(kind))
-            .map_err(step("enter the place's namespaces"))?;
+            .map_err(step("enter the shared namespaces"))?;
     }
     let control = sys::descriptors::take(CONTROL).map_err(step("find the control socket"))?;
     if !missing.contains(&Wall::Rights) {

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn processors_are_switched_on_on_the_way_to_who_asks_and_no_further() {
+    fn the_cpu_controller_is_enabled_only_on_the_way_to_a_limited_sandbox() {
         let (top, ours) = pretended(&["s1", "s1/s7", "s1/s8", "s2"]);
         let cpu = Cpu { quota: Some(250), weight: Some(30) };
         ours.limit_cpu(&Group::new("s1/s7".to_owned()), cpu).unwrap();
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn who_had_no_limit_of_processors_is_freed_of_none() {
+    fn a_group_without_a_processor_limit_needs_no_freeing() {
         let (top, ours) = pretended(&["s1"]);
         let never = Group::new("s3".to_owned());
         fs::create_dir_all(top.path().join("lambswool-x/s3/self")).unwrap();

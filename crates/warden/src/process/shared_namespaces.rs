@@ -339,7 +339,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_place_ends_with_a_warden_that_is_killed_while_it_acts_as_another_user() {
+    fn pid_1_ends_with_a_warden_that_is_killed_while_it_acts_as_another_user() {
         if !rustix::process::geteuid().is_root() {
             return skips::skip("root", "only root can make namespaces");
         }

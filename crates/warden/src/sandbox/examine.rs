@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_forks_would_share_is_told_from_all_other() {
+    fn memory_that_forks_would_share_is_told_from_other_memory() {
         let map = |file: i32, rights: i32, how: i32| {
             // SAFETY: a new mapping, at an address of the kernel's choice.
             let address = unsafe { libc::mmap(std::ptr::null_mut(), 4096, rights, how, file, 0) };

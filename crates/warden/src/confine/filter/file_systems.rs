@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_names_or_maps_a_file_system_is_refused_and_what_clones_files_is_not() {
+    fn requests_that_name_a_file_system_are_refused_and_cloning_files_is_not() {
         let mut rules = BTreeMap::new();
         keep_requests(&mut rules);
         let Some(Rule::WhenElse(cases, libc::ENOTTY)) = rules.get(&libc::SYS_ioctl) else {

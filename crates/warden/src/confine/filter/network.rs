@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn who_makes_networks_has_the_options_of_plain_sockets_and_no_tables() {
+    fn a_maker_of_networks_has_the_options_of_plain_sockets_and_no_tables() {
         let mut rules = BTreeMap::new();
         keep_options(
             &mut rules,
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn who_makes_none_is_refused_programs_only() {
+    fn a_sandbox_that_makes_no_network_is_refused_programs_only() {
         let mut rules = BTreeMap::new();
         let none = SocketPolicy { no_programs: false, administers: false, shared: false };
         keep_options(&mut rules, SocketPolicy { no_programs: true, ..none });

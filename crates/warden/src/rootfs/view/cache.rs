@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_very_many_limits_pushes_out_its_own() {
+    fn a_tenant_with_many_limits_evicts_its_own_views() {
         let mut kept = ViewCache::new(8);
         let common = [1, 2, 3];
         let mut made = 0;
