@@ -179,6 +179,25 @@ fn only_bundles_of_current_versions_are_kept() {
 /// one with a secret, one deployed twice, and a token. Bases, guests and package sets are left out of it.
 const VERSION_1: &[u8] = include_bytes!("../fixture/states/version-1.tar.gz");
 
+#[test]
+fn a_first_state_directory_whose_version_is_lost_is_upgraded_all_the_same() {
+    if !can_run() {
+        return;
+    }
+    for version in [None, Some("2\n")] {
+        let site = Site::new();
+        let state = site.state();
+        tar::Archive::new(flate2::read::GzDecoder::new(VERSION_1)).unpack(&state).unwrap();
+        match version {
+            None => fs::remove_file(state.join("version")).unwrap(),
+            Some(text) => fs::write(state.join("version"), text).unwrap(),
+        }
+        let worker = site.up_with(&[("WOOL_PYTHON", "3.11")]);
+        assert_eq!(worker.site().wool(&["invoke", "counter"]).json(), 2, "{version:?}");
+        assert!(!state.join("registry.sqlite").exists());
+    }
+}
+
 /// When its function `counter` was deployed last.
 const UPDATED: &str = "2026-11-26T22:34:29.637Z";
 

@@ -155,6 +155,14 @@ impl Audit {
         }
     }
 
+    /// Waits until all actions are on the disk. Blocks.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn sync(&self) -> Result<(), StoreError> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner).sync()
+    }
+
     /// The last actions of all groups, oldest first. None: the work broke off.
     ///
     /// # Errors

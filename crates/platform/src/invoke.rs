@@ -91,18 +91,21 @@ pub enum InvokeError {
         "no sandbox could be made: {lost} is gone from the worker's disk and cannot be made again"
     )]
     NotMade {
-        /// What is gone.
+        /// The layer or version that is gone.
         lost: String,
         /// Why it cannot be made again.
         #[source]
         source: Arc<DeployError>,
     },
+    /// Another version was deployed while the call waited for a lost layer of the former one.
+    #[error("{0} was deployed again while the call waited: call it again")]
+    Replaced(WholeName),
     /// Something that the version is made of is gone from the disk, and making it again takes long.
     #[error(
         "no sandbox could be made: {lost} is gone from the worker's disk and is being made again; try again later"
     )]
     BeingMade {
-        /// What is gone.
+        /// The layer or version that is gone.
         lost: String,
     },
 }
@@ -159,6 +162,8 @@ impl Invoker {
             true => content_type.unwrap_or_else(|| BYTES.to_owned()),
             false => check_json(&body).map(|()| JSON.to_owned())?,
         };
+        // A deploy of the same version may have given it other layers while the event was read.
+        let handler = self.newest(&name, handler);
         let bytes = handler.limits.charged_bytes();
         let admitted = self.quotas.admit(&handler.tenant, bytes, Instant::now());
         let _part =
@@ -166,13 +171,22 @@ impl Invoker {
         let call = Call { handler: Arc::clone(&handler), body, content_type, id };
         let mut served = self.engine.serve(call.clone()).await;
         if let Some(lost) = self.lost(&served, &handler) {
-            let handler = self.remake(&name, lost.to_string()).await?;
-            served = self.engine.serve(Call { handler, ..call }).await;
+            let made = self.remake(&name, lost.to_string()).await?;
+            if made.id != handler.id {
+                return Err(InvokeError::Replaced(name));
+            }
+            served = self.engine.serve(Call { handler: made, ..call }).await;
         }
         let mut stages = Stages::default();
         stages.record(Stage::Resolve, resolved);
         stages.0.append(&mut served.stages.0);
         Ok(Served { stages, ..served })
+    }
+
+    /// How the same version is run now.
+    fn newest(&self, name: &WholeName, handler: Arc<Handler>) -> Arc<Handler> {
+        let now = self.registry.get(name).and_then(|function| function.handler.clone());
+        now.filter(|now| now.id == handler.id).unwrap_or(handler)
     }
 
     /// The layer that is gone from the disk, where a call failed before its function was called.

@@ -69,6 +69,16 @@ impl Bundles for FileBundles {
         }
     }
 
+    fn remove(&self, digest: &BundleDigest) -> Result<(), StoreError> {
+        let path = self.file(digest);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(failed("cannot be removed", &path)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn retain(&self, digests: &BTreeSet<BundleDigest>) -> Result<(), StoreError> {
         let kept: BTreeSet<PathBuf> = digests.iter().map(|digest| self.file(digest)).collect();
         let unread = || failed("cannot be read", &self.directory);

@@ -30,7 +30,7 @@ pub struct OldFunction {
 /// A version as it was kept: JSON that only its release knows.
 #[derive(Debug)]
 pub struct OldVersion {
-    /// Its former id.
+    /// The id that it had until now.
     pub id: String,
     /// When it was first deployed.
     pub created: SystemTime,

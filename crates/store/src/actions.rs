@@ -24,6 +24,12 @@ pub trait Actions: Send + Debug {
     /// When it cannot be written.
     fn append(&mut self, action: &ActionRow, keep: usize) -> Result<(), StoreError>;
 
+    /// Waits until all lines are on the disk.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    fn sync(&mut self) -> Result<(), StoreError>;
+
     /// The last lines of all groups, the oldest first; at most `most`.
     ///
     /// # Errors

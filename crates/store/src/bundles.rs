@@ -26,6 +26,12 @@ pub trait Bundles: Send + Sync + Debug {
     /// When it cannot be read.
     fn get(&self, digest: &BundleDigest) -> Result<Option<Box<dyn Read + Send>>, StoreError>;
 
+    /// Removes an archive, if it is there: one that does not have the files of its digest.
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    fn remove(&self, digest: &BundleDigest) -> Result<(), StoreError>;
+
     /// Removes all other archives, and what an interrupted [`Bundles::put`] left. No `put` may run
     /// meanwhile.
     ///

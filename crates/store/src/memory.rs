@@ -175,6 +175,11 @@ impl Bundles for Memory {
         Ok(archive.map(|archive| Box::new(Cursor::new(archive)) as _))
     }
 
+    fn remove(&self, digest: &BundleDigest) -> Result<(), StoreError> {
+        self.content()?.bundles.remove(digest);
+        Ok(())
+    }
+
     fn retain(&self, digests: &BTreeSet<BundleDigest>) -> Result<(), StoreError> {
         self.content()?.bundles.retain(|digest, _| digests.contains(digest));
         Ok(())
@@ -194,6 +199,10 @@ impl Actions for Memory {
             !goes
         });
         Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), StoreError> {
+        self.content().map(drop)
     }
 
     fn last(&self, most: usize) -> Result<Vec<String>, StoreError> {

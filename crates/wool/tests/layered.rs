@@ -101,7 +101,13 @@ fn a_version_without_its_files_or_with_others_is_not_made_again() {
     std::fs::copy(state().join(format!("bundles/{}.tar", other.record.bundle)), &kept).unwrap();
     let error = make_again(&made.record).unwrap_err().to_string();
     assert!(error.contains("changed on disk: deploy the function again"), "{error}");
-    std::fs::remove_file(&kept).unwrap();
+    // That helps.
+    assert_eq!(make("def f(event):\n    return 'its own'\n").unwrap().record, made.record);
+    assert_eq!(make_again(&made.record).unwrap(), made.handler);
+    std::fs::write(&kept, "torn").unwrap();
+    let error = make_again(&made.record).unwrap_err().to_string();
+    assert!(error.contains("changed on disk: deploy the function again"), "{error}");
+    assert!(!kept.exists());
     let error = make_again(&made.record).unwrap_err().to_string();
     assert!(error.contains("deploy the function again"), "{error}");
 }

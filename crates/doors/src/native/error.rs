@@ -87,7 +87,7 @@ impl ApiError {
         Self::busy(retry_after, message)
     }
 
-    /// What was asked for is done, and the reply is not kept until somebody reads it.
+    /// The work is done, and its reply was dropped because no client read it.
     pub(super) fn reply_dropped() -> Self {
         let message = "what was asked for was done, and its reply dropped: the worker holds as many bytes of replies as it may, or as many of this tenant's; read replies as they come, or raise `internals.run_bodies` in its configuration";
         let retry_after = Some(Duration::from_secs(1));
@@ -168,7 +168,7 @@ impl From<InvokeError> for ApiError {
             InvokeError::NotMade { .. } => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "no-sandbox", message)
             }
-            InvokeError::BeingMade { .. } => {
+            InvokeError::BeingMade { .. } | InvokeError::Replaced(_) => {
                 let retry_after = Some(Duration::from_secs(10));
                 let status = StatusCode::SERVICE_UNAVAILABLE;
                 Self { retry_after, ..Self::new(status, "no-sandbox", message) }
@@ -247,7 +247,7 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// The type of the error that a reply tells, for whoever sees the reply and not its body.
+/// The type of a reply's error, for code that sees the reply and not its body.
 #[derive(Clone, Debug)]
 pub(super) struct ErrorType(pub(super) String);
 

@@ -47,7 +47,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// The one call of each.
 const CALL: &str = "build";
 
-/// Makes them.
+/// Makes the sandboxes that build packages.
 #[derive(Debug)]
 pub struct BuildSandboxes {
     // The warden goes when the last of its provider goes, and a deploy may outlive the worker's end.
@@ -256,7 +256,7 @@ async fn converse(
             }
             Err(error) => return Ok(Err(SandboxError::Answer(error.to_string()))),
         }
-        // What nobody reads of a body.
+        // The rest of a body that is not used.
         copy(&mut body, &mut sink()).await.map_err(gone)?;
     }
 }
@@ -357,7 +357,7 @@ mod tests {
         });
         let limit = Duration::from_secs(60);
         let answer = converse(ours.into(), b"{}", limit, spool, &layers::Silent).await;
-        // Whoever is not listened to any more finds that out.
+        // The other side sees that its channel is closed.
         drop(saying.join().unwrap());
         drop(hears);
         answer

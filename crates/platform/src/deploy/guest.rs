@@ -13,25 +13,31 @@ use sandbox::{Layer, chain};
 
 use crate::functions::Registry;
 
-/// Gives every function of the registry this release's guest, which has these files, compiled for its base. A function whose base cannot be
-/// told keeps the guest that it has, and the log says so. Blocks: half a second for each base, once after an upgrade.
+/// Gives every function of the registry this release's guest, which has these files, compiled for its base. A function whose
+/// base is gone or cannot be read is to be made again, and the log says so. Blocks: half a second for each base, once
+/// after an upgrade.
 pub fn renew(store: &layers::Store, registry: &Registry, files: &[(&str, &[u8])]) {
     let mut current: HashMap<Layer, Option<Layer>> = HashMap::new();
     for function in registry.list() {
         let Some(handler) = &function.handler else { continue };
         let base = &handler.python.base;
         let guest = current.entry(base.clone()).or_insert_with(|| of_base(store, base, files));
-        if let Some(guest) = guest.clone().filter(|guest| *guest != handler.python.guest) {
-            let mut handler = Handler::clone(handler);
-            handler.python.guest = guest;
-            registry.made(Arc::new(handler));
+        match guest {
+            Some(guest) if *guest == handler.python.guest => {}
+            Some(guest) => {
+                let mut handler = Handler::clone(handler);
+                handler.python.guest = guest.clone();
+                registry.made(Arc::new(handler));
+            }
+            // It is made again, on a base that can be told.
+            None => registry.unmake(&function.whole_name()),
         }
     }
 }
 
 fn of_base(store: &layers::Store, base: &Layer, files: &[(&str, &[u8])]) -> Option<Layer> {
     let Some(of_layer) = Base::of_layer(store, base) else {
-        tracing::warn!(%base, "functions on this base keep the guest of an earlier release: deploy them again");
+        tracing::warn!(%base, "functions on this base are made again: it is gone, or cannot be read");
         return None;
     };
     install(store, &of_layer, files)

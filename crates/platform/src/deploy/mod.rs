@@ -100,7 +100,7 @@ pub enum DeployError {
     /// The function is gone, and its secrets could not be removed.
     #[error(transparent)]
     Secrets(#[from] SecretError),
-    /// Nobody waits for it any more, or the worker stops.
+    /// The client went away, or the worker stops.
     #[error("the deploy was given up, and nothing was deployed: deploy again")]
     GivenUp,
     /// The work ended without a result.
@@ -155,15 +155,15 @@ impl Deployer {
         self.stop.cancel();
     }
 
-    /// How long somebody waits for an index who goes only with the worker.
+    /// How long the worker's own work waits for an index.
     #[must_use]
     pub fn patience(&self) -> Arc<Patience> {
         patience(self.index_timeout, self.stop.clone())
     }
 
-    /// Holds off deploys until what it returns is dropped: what a deploy has made and not yet recorded looks as if nobody
-    /// used it. Waits at most `patience` for a moment at which none is under way; none: there was no such moment. Deploys
-    /// never wait for who waits here: one of them may take many minutes.
+    /// Holds off deploys until the returned turn is dropped: layers that a deploy has made and not yet recorded look
+    /// unused. Waits at most `patience` for a moment without a deploy; none: there was no such moment. A deploy never
+    /// waits for a pause that has not begun: another deploy may take many minutes.
     pub async fn pause(&self, patience: Duration) -> Option<Turn> {
         let until = Instant::now() + patience;
         loop {
@@ -357,7 +357,7 @@ fn patience(limit: Duration, given_up: CancellationToken) -> Arc<Patience> {
     Arc::new(Patience::of(limit, move || given_up.is_cancelled()))
 }
 
-/// What a function may reach, for whoever deploys it.
+/// The destinations that a function may reach, as a line of its deploy.
 fn reaches(handler: &Handler) -> Option<String> {
     match handler.network {
         Network::None => None,

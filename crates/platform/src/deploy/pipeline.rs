@@ -232,10 +232,16 @@ impl Layered {
     fn reopen(&self, record: &VersionRecord, progress: &dyn Progress) -> Result<Opened, MakeError> {
         let kept = self.bundles.get(&record.bundle).map_err(|error| machine("bundle", &error))?;
         let kept = kept.ok_or_else(|| machine("bundle", &Gone(record.bundle.clone())))?;
-        let code = Code::from_tar(&self.store, kept).map_err(|error| machine("bundle", &error))?;
-        if code.digest() != record.bundle {
-            return Err(machine("bundle", &Damaged(record.bundle.clone())));
-        }
+        let code = match Code::from_tar(&self.store, kept) {
+            Ok(code) if code.digest() == record.bundle => code,
+            Err(CodeError::File(error)) => return Err(machine("bundle", &error)),
+            _ => {
+                // The next deploy of these files keeps them anew.
+                let removed = self.bundles.remove(&record.bundle);
+                removed.map_err(|error| machine("bundle", &error))?;
+                return Err(machine("bundle", &Damaged(record.bundle.clone())));
+            }
+        };
         let (kind, reset) = (Some(record.manifest.kind), Some(record.manifest.reset));
         let over = Overrides { kind, reset };
         Ok(self.open(code, over, Some(&record.python), progress)?.0)

@@ -25,7 +25,7 @@ const TOLD: usize = 5;
 /// What of a function's own stands before what a zygote has.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Precedence {
-    /// Modules that it brings itself, and nobody else has.
+    /// Modules that only its own files have.
     pub(crate) own: Vec<String>,
     /// Distributions of which the first has files in the place of the second's.
     pub(crate) clashes: Vec<(String, String)>,

@@ -1,4 +1,4 @@
-//! What a long operation tells whoever waits for it: as lines of a reply, or on a terminal.
+//! Progress of a long operation: events for the lines of a reply, or for a terminal.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Whoever holds the other end may go at any time.
+    /// Sends events to a channel whose reader may go away at any time.
     #[must_use]
     pub fn new(events: UnboundedSender<Event>) -> Self {
         Self { events, told: Mutex::new(None) }

@@ -7,8 +7,8 @@
 //!    └───────────────────────────────┴──────────────────────────────────┘
 //! ```
 //!
-//! Two deploys run at once, and calls and secrets come meanwhile: what was chosen is looked at again before it goes, while
-//! nobody can put anything in its place.
+//! Deploys run side by side, and calls and secrets come meanwhile: a chosen function is checked once more before it goes,
+//! under the lock that a deploy needs to replace it.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
 //! Which of the functions that `wool run` made give way.
 //!
-//! Each edit of a file is another function, and nobody removes them: they would fill their tenant's quota. So they last as
-//! long as there is room for them, and the one that was deployed first goes first. Never one that is being called, nor one
-//! that somebody has given secrets, nor one that whoever deploys has nothing to do with. Whoever runs its file again finds it missing and deploys it again, in milliseconds.
+//! Each edit of a file makes another function, and no command removes them: they would fill their tenant's quota. So they
+//! last as long as there is room for them, and the one that was deployed first goes first. A function stays that is being
+//! called, that has secrets, or that the deploying caller may not touch. The next `wool run` of a removed function's file
+//! deploys it again, in milliseconds.
 
 use std::sync::Arc;
 

@@ -37,9 +37,9 @@ pub struct Bundle {
 pub enum Packing {
     /// One Python source; the module's name, without `.py`.
     Source(String),
-    /// A ZIP archive.
+    /// A ZIP archive (PKWARE).
     Zip,
-    /// A tar archive.
+    /// A tar archive, not compressed.
     Tar,
     /// A tar archive, compressed with gzip.
     TarGz,
@@ -72,9 +72,9 @@ pub struct Admitted {
 /// An unpacked bundle, and what was read from it.
 #[derive(Debug)]
 pub struct Opened {
-    /// Its files.
+    /// Its files, unpacked and not sealed yet.
     pub code: code::Bundle,
-    /// Its settings.
+    /// The settings that its files give.
     pub settings: Settings,
     /// The base that it runs on here.
     pub base: Base,
@@ -87,7 +87,7 @@ pub struct Opened {
 /// A version that is ready to run on this machine.
 #[derive(Clone, Debug)]
 pub struct Made {
-    /// How to run it.
+    /// How this machine runs it.
     pub handler: Handler,
     /// Further settings without effect.
     pub warnings: Vec<String>,

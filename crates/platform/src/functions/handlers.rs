@@ -12,6 +12,17 @@ use engine::Handler;
 use function::VersionId;
 use layers::{FileError, Store, description};
 use sandbox::{Layer, chain};
+use serde::{Deserialize, Serialize};
+
+/// The format of the files: a release that changes what a handler holds raises it, and makes all handlers again.
+const FORMAT: u32 = 1;
+
+/// The content of a file.
+#[derive(Deserialize, Serialize)]
+struct Remembered {
+    format: u32,
+    handler: Handler,
+}
 
 /// Remembers handlers in a directory.
 #[derive(Clone, Debug)]
@@ -41,12 +52,15 @@ impl Handlers {
     /// The handler of a version; none when it was never made here, or the file is of another release.
     #[must_use]
     pub fn read(&self, id: &VersionId) -> Option<Handler> {
-        description::read(&self.file(id)).filter(|handler: &Handler| handler.id == *id)
+        let remembered: Remembered = description::read(&self.file(id))?;
+        let Remembered { format, handler } = remembered;
+        (format == FORMAT && handler.id == *id).then_some(handler)
     }
 
     /// Remembers a handler, if it can: without that it is made again after the next start.
     pub fn write(&self, handler: &Handler) {
-        if let Err(error) = description::write(&self.file(&handler.id), handler) {
+        let remembered = Remembered { format: FORMAT, handler: handler.clone() };
+        if let Err(error) = description::write(&self.file(&handler.id), &remembered) {
             tracing::warn!(error = chain(&error), "how a version is run cannot be remembered");
         }
     }

@@ -77,6 +77,17 @@ impl Function {
     }
 }
 
+/// What became of a handler that was made.
+#[derive(Debug)]
+pub enum Noted {
+    /// Its version is current, and was run like that before, if it was.
+    Current(Option<Arc<Handler>>),
+    /// Another version is current by now, and is run like that, if it is made.
+    Superseded(Option<Arc<Handler>>),
+    /// The function was removed.
+    Gone,
+}
+
 /// Why a function was not recorded or removed.
 #[derive(Debug, Error)]
 pub enum RegistryError {
@@ -160,19 +171,29 @@ impl Registry {
         Ok(Self { functions, store: Mutex::new(store), bundles, handlers })
     }
 
-    /// Notes how this machine runs a version. Does nothing when another version is current by now. Returns how it was
-    /// run before. Writes a file.
-    pub fn made(&self, handler: Arc<Handler>) -> Option<Arc<Handler>> {
-        self.handlers.write(&handler);
+    /// Notes how this machine runs a version, if that is current. Writes a file.
+    pub fn made(&self, handler: Arc<Handler>) -> Noted {
         let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
-        let known = functions.get_mut(&handler.whole_name())?;
+        let Some(known) = functions.get_mut(&handler.whole_name()) else { return Noted::Gone };
         if known.function.current().id != handler.id {
-            return None;
+            return Noted::Superseded(known.function.handler.clone());
         }
         let mut changed = Function::clone(&known.function);
-        let before = changed.handler.replace(handler);
+        let before = changed.handler.replace(Arc::clone(&handler));
         known.function = Arc::new(changed);
-        before
+        drop(functions);
+        self.handlers.write(&handler);
+        Noted::Current(before)
+    }
+
+    /// Forgets how this machine runs a function: its version is to be made again.
+    pub fn unmake(&self, name: &WholeName) {
+        let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = functions.get_mut(name) {
+            let mut changed = Function::clone(&known.function);
+            changed.handler = None;
+            known.function = Arc::new(changed);
+        }
     }
 
     /// A layer of a handler that is no longer on the disk, if there is one.
@@ -200,7 +221,7 @@ impl Registry {
         functions.get(&handler.whole_name()).is_some_and(|known| known.has(&handler.id))
     }
 
-    /// A function.
+    /// Finds a function in memory.
     #[must_use]
     pub fn get(&self, name: &WholeName) -> Option<Arc<Function>> {
         let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
@@ -273,8 +294,8 @@ impl Registry {
         self.remove_if(name, |_| true)
     }
 
-    /// Removes a function of which something holds; returns what it was. While that is asked nobody puts another version
-    /// into its place or removes it; a call may still come, and keeps the handler that it found. Waits for the disk.
+    /// Removes a function if `holds` says so; returns what it was. Meanwhile no other version can take its place and no
+    /// other caller can remove it; a call may still come, and keeps the handler that it found. Waits for the disk.
     ///
     /// # Errors
     /// When the store refused; nothing has changed then.

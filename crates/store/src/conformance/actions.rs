@@ -40,5 +40,6 @@ pub fn an_action_makes_room_in_its_own_group_alone<B: Backend>() {
     let done = ["done 1", "done 2", "done 3"];
     assert_eq!(last(&backend, ALL), [&done[..], &["other 1", "refused 3", "refused 4"]].concat());
     append(&backend, "acme", true, &["done 4"], 2);
+    backend.actions().sync().unwrap();
     assert_eq!(last(&backend, ALL), ["done 3", "other 1", "refused 3", "refused 4", "done 4"]);
 }

@@ -71,3 +71,19 @@ pub fn only_retained_bundles_stay<B: Backend>() {
     backend.bundles().retain(&[].into()).unwrap();
     assert_eq!(get(&backend, "b"), None);
 }
+
+/// A removed bundle can be put again; the others stay.
+pub fn a_removed_bundle_is_packed_anew<B: Backend>() {
+    let backend = B::default();
+    let pack = &mut |archive: &mut dyn io::Write| archive.write_all(b"damaged");
+    backend.bundles().put(&digest("a"), pack).unwrap();
+    put(&backend, "b");
+    backend.bundles().remove(&digest("a")).unwrap();
+    backend.bundles().remove(&digest("never put")).unwrap();
+    assert_eq!(get(&backend, "a"), None);
+    put(&backend, "a");
+    assert_eq!(
+        ["a", "b"].map(|text| get(&backend, text)),
+        ["a", "b"].map(|text| Some(text.into()))
+    );
+}

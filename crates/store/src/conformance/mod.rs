@@ -81,6 +81,7 @@ macro_rules! conformance {
             a_bundle_that_is_there_is_not_packed_again
             a_bundle_that_could_not_be_packed_is_not_there
             only_retained_bundles_stay
+            a_removed_bundle_is_packed_anew
             actions_are_read_in_the_order_in_which_they_came
             an_action_makes_room_in_its_own_group_alone
             tokens_and_secrets_share_a_backend

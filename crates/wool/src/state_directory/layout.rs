@@ -10,8 +10,8 @@ use super::{StateError, unusable};
 /// Version of the layout that this build writes.
 pub const VERSION: u32 = 2;
 
-/// What goes last when a directory is removed, in this order: while `version` is there it is known as ours, and while
-/// `lock` is there nobody else takes it.
+/// The files that go last when a directory is removed, in this order: while `version` is there it is known as ours, and
+/// while `lock` is there no other worker takes it.
 pub(crate) const LAST: [&str; 2] = ["version", "lock"];
 
 /// What a release makes besides.
@@ -66,8 +66,8 @@ pub(super) fn version(root: &Path) -> Result<Option<u32>, StateError> {
     }
 }
 
-/// How many names stand in a directory, if all of them are ours: what is left of a removal that was interrupted, or what
-/// somebody has laid out for a first start. None when another is among them.
+/// The number of names in a directory, if all of them are ours: the rest of an interrupted removal, or files that an
+/// operator has laid out for a first start. None when another name is among them.
 pub(super) fn ours(root: &Path) -> io::Result<Option<usize>> {
     let mut count = 0;
     for entry in fs::read_dir(root)? {

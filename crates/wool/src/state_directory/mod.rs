@@ -47,9 +47,9 @@ pub enum StateError {
     /// It cannot be made or written.
     #[error("cannot use {path}: choose another place with --state DIR or WOOL_STATE")]
     Unusable {
-        /// What.
+        /// The path that was tried.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -60,7 +60,7 @@ pub enum StateError {
     Newer {
         /// Which directory.
         path: PathBuf,
-        /// Its version.
+        /// The version of the directory's layout.
         found: u32,
     },
     /// It does not say which release wrote it.
@@ -93,7 +93,7 @@ pub enum StateError {
     Theirs {
         /// Which directory.
         path: PathBuf,
-        /// Whose it is.
+        /// The owner's number.
         uid: u32,
     },
     /// Another worker uses it.
@@ -164,7 +164,7 @@ impl State {
     /// to what is open to them inside, and see nothing else: the socket of a group.
     ///
     /// # Errors
-    /// When it is somebody else's.
+    /// When it belongs to another user.
     pub fn close(&self, passable: bool) -> Result<(), StateError> {
         let mode = if passable { 0o711 } else { 0o700 };
         fs::set_permissions(&self.root, Permissions::from_mode(mode)).map_err(unusable(&self.root))
@@ -249,7 +249,7 @@ impl State {
         self.root.join("secret.key")
     }
 
-    /// The audit log.
+    /// The database of control actions.
     #[must_use]
     pub fn audit(&self) -> PathBuf {
         self.root.join("audit.sqlite")
@@ -302,7 +302,7 @@ impl State {
                     let mut pid = String::new();
                     let known = lock.read_to_string(&mut pid).is_ok() && !pid.trim().is_empty();
                     let pid = if known { pid.trim().to_owned() } else { "?".to_owned() };
-                    // Nobody: it is being taken, let go, or looked at.
+                    // No worker yet: the lock is being taken, let go, or looked at.
                     let nobody = !known || !Path::new("/proc").join(&pid).exists();
                     if nobody && begun.elapsed() < ORPHANS {
                         thread::sleep(Duration::from_millis(10));
@@ -327,7 +327,7 @@ impl State {
         Ok(Hold { state: self.clone(), lock })
     }
 
-    /// Whether somebody holds the directory now: a worker that runs or starts, or who removes it.
+    /// Whether a process holds the directory now: a worker that runs or starts, or a command that removes it.
     ///
     /// # Errors
     /// When that cannot be seen.
@@ -386,7 +386,7 @@ impl Drop for Hold {
     }
 }
 
-/// Where the state is when nobody says: `/var/lib/lambswool` for root, `$XDG_STATE_HOME/lambswool` for a user.
+/// Where the state is unless said otherwise: `/var/lib/lambswool` for root, `$XDG_STATE_HOME/lambswool` for a user.
 #[must_use]
 pub fn default_root() -> PathBuf {
     if rustix::process::geteuid().is_root() {
@@ -397,7 +397,7 @@ pub fn default_root() -> PathBuf {
     base.unwrap_or_else(std::env::temp_dir).join("lambswool")
 }
 
-/// Makes a state directory, closed to others, unless it is there. What is above it is nobody's secret.
+/// Makes a state directory, closed to others, unless it is there. The directories above it get the usual modes.
 pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o755).create(parent)?;
@@ -415,7 +415,7 @@ fn unusable(path: &Path) -> impl FnOnce(io::Error) -> StateError {
     move |source| StateError::Unusable { path, source }
 }
 
-/// The same, where somebody else's directory may be the reason.
+/// The same, where the directory of another user may be the reason.
 fn closed_or_unusable(path: &Path) -> impl FnOnce(io::Error) -> StateError {
     let path = path.to_owned();
     move |error| match error.kind() {
@@ -450,7 +450,8 @@ fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
         OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&beside)?;
     file.write_all(bytes)?;
     file.sync_all()?;
-    fs::rename(&beside, path)
+    fs::rename(&beside, path)?;
+    File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
 }
 
 #[cfg(test)]

@@ -98,7 +98,7 @@ fn a_hold_on_what_was_removed_leaves_the_next_one_alone() {
     for name in LAST {
         fs::remove_file(dir.path().join(name)).unwrap();
     }
-    // Whoever has opened it before goes on with a whole directory.
+    // A process that has opened it before goes on with a whole directory.
     let next = state.hold().unwrap();
     assert_eq!(fs::read_to_string(dir.path().join("version")).unwrap(), format!("{VERSION}\n"));
     let address = Address { pid: 7, url: "http://127.0.0.1:1".to_owned() };

@@ -5,13 +5,13 @@
 //!   layers/code/<id>: a bundle's files, compiled    ─► archives ─► bundles/
 //! ```
 //! A version whose code is no longer on the disk is taken over without its files: it is listed, and cannot be called until
-//! it is deployed again, as before.
+//! it is deployed again, as before. So are past versions, which nothing calls.
 
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use bundle::code::{Bundle as Code, CodeError};
+use bundle::code::Bundle as Code;
 use engine::Handler;
 use function::{BundleDigest, Manifest, PackageLock, VersionRecord};
 use layers::Store as Layers;
@@ -20,30 +20,10 @@ use platform::functions::Handlers;
 use serde::Deserialize;
 use serde_json::Value;
 use store::{Bundles, FunctionRow, Functions, StoreError, Version};
-use store_sqlite::former::{self, OldVersion};
-use thiserror::Error;
+use store_sqlite::former::{self, OldFunction, OldVersion};
 
 /// The minor version that is noted where nothing tells it: of a version that cannot be called anyway.
 const UNKNOWN_PYTHON: &str = "3.11";
-
-/// Why functions could not be taken over. The old database is as it was.
-#[derive(Debug, Error)]
-pub(super) enum UpgradeError {
-    /// A store failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// A version's code cannot be read.
-    #[error("the files of version {id} of {name} cannot be taken over")]
-    Code {
-        /// The function's name.
-        name: String,
-        /// The version's former id.
-        id: String,
-        /// What is wrong with the files.
-        #[source]
-        source: CodeError,
-    },
-}
 
 /// Where functions are taken over to.
 #[derive(Debug)]
@@ -72,23 +52,41 @@ struct OldPython {
 }
 
 impl Upgrade<'_> {
-    /// Takes over all functions of an old database, past versions included; returns how many functions there are.
+    /// Takes over all functions of an old database; returns how many there are. Of past versions, which are only listed,
+    /// the files are not kept.
     ///
     /// # Errors
-    /// When a version cannot be read, or something cannot be written.
-    pub(super) fn take_over(&mut self, old: &Path) -> Result<usize, UpgradeError> {
+    /// When a current version's record cannot be read, or something cannot be written.
+    pub(super) fn take_over(&mut self, old: &Path) -> Result<usize, StoreError> {
         let functions = former::read(old)?;
-        for function in &functions {
-            for version in &function.versions {
-                let current = Arc::new(self.version(&function.tenant, version)?);
-                let (hidden, updated) = (function.hidden, function.updated);
-                self.store.put(&FunctionRow { current, hidden, updated })?;
+        for OldFunction { tenant, hidden, updated, versions } in &functions {
+            let Some((last, past)) = versions.split_last() else { continue };
+            let put = |version| FunctionRow {
+                current: Arc::new(version),
+                hidden: *hidden,
+                updated: *updated,
+            };
+            for version in past {
+                match self.version(tenant, version, false) {
+                    Ok(version) => self.store.put(&put(version))?,
+                    Err(error) => {
+                        let error = sandbox::chain(&error);
+                        tracing::warn!(version = version.id, error, "a past version is left out");
+                    }
+                }
             }
+            let version = self.version(tenant, last, true)?;
+            self.store.put(&put(version))?;
         }
         Ok(functions.len())
     }
 
-    fn version(&self, tenant: &str, old: &OldVersion) -> Result<Version, UpgradeError> {
+    fn version(
+        &self,
+        tenant: &str,
+        old: &OldVersion,
+        is_current: bool,
+    ) -> Result<Version, StoreError> {
         let unreadable = |source: serde_json::Error| StoreError::Row {
             row: format!("the version {}", old.id),
             source: source.into(),
@@ -98,10 +96,13 @@ impl Upgrade<'_> {
         let warnings = said.get("warnings").cloned().map(serde_json::from_value);
         let manifest: Manifest = serde_json::from_value(said).map_err(unreadable)?;
         let code = self.layers.layer_path(&handler.code);
-        let bundle = match self.layers.has(&handler.code) {
-            true => self.keep(&code, &handler.name, &old.id)?,
-            false => blake3::hash(handler.code.to_string().as_bytes()).into(),
+        let kept = match is_current && self.layers.has(&handler.code) {
+            true => self.keep(&code, &handler.name)?,
+            false => None,
         };
+        // Of no files: it cannot be made again.
+        let bundle = || blake3::hash(handler.code.to_string().as_bytes()).into();
+        let bundle = kept.unwrap_or_else(bundle);
         let python = minor_of(self.layers, &handler.python.base)
             .or_else(|| minor_of_code(&code))
             .or_else(|| manifest.python.as_deref().and_then(minor))
@@ -112,21 +113,27 @@ impl Upgrade<'_> {
         let record = VersionRecord { tenant, name, python, bundle, manifest, lock };
         let id = record.id();
         // What cannot be read is made again from the record.
-        if let Ok(handler) = serde_json::from_str::<Handler>(&old.handler) {
+        if is_current && let Ok(handler) = serde_json::from_str::<Handler>(&old.handler) {
             self.handlers.write(&Handler { id: id.clone(), ..handler });
         }
         let warnings = warnings.and_then(Result::ok).unwrap_or_default();
         Ok(Version { id, record, created: old.created, warnings })
     }
 
-    /// Keeps the files of a code layer as the bundle that it was made of.
-    fn keep(&self, code: &Path, name: &str, id: &str) -> Result<BundleDigest, UpgradeError> {
-        let unreadable =
-            |source| UpgradeError::Code { name: name.to_owned(), id: id.to_owned(), source };
-        let code = Code::from_dir(self.layers, code).map_err(unreadable)?;
+    /// Keeps the files of a code layer as the bundle that it was made of; none: they cannot be read, and the function runs
+    /// while its layers are there.
+    fn keep(&self, code: &Path, name: &str) -> Result<Option<BundleDigest>, StoreError> {
+        let code = match Code::from_dir(self.layers, code) {
+            Ok(code) => code,
+            Err(error) => {
+                let error = sandbox::chain(&error);
+                tracing::warn!(function = name, error, "its files cannot be kept: deploy it again");
+                return Ok(None);
+            }
+        };
         let digest = code.digest();
         self.bundles.put(&digest, &mut |archive| code.pack(archive))?;
-        Ok(digest)
+        Ok(Some(digest))
     }
 }
 

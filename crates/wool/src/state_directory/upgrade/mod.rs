@@ -6,7 +6,7 @@
 mod audit;
 mod functions;
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -21,32 +21,49 @@ use super::layout::{self, BESIDE, OLD_AUDIT, OLD_REGISTRY, VERSION};
 use super::{Hold, write_whole};
 
 impl Hold {
-    /// Brings the directory to this release's version, if it is older. `audit` is its audit log. Interrupted, it may
-    /// leave actions there twice.
+    /// Brings the directory to this release's version, if it holds what version 1 held. `audit` is its audit log.
+    /// Interrupted, it may leave actions there twice. What it finds decides, not the number alone: a directory that was
+    /// copied without its `version` loses nothing.
     ///
     /// # Errors
-    /// When something in it cannot be read or written; the directory is then as it was.
+    /// When something in it cannot be read or written; what version 1 held is then as it was.
     pub fn upgrade(&self, audit: &Audit) -> Result<()> {
         let root = self.state.root();
         let (old, old_audit) = (root.join(OLD_REGISTRY), root.join(OLD_AUDIT));
-        if layout::version(root)?.is_some_and(|found| found < VERSION) {
-            if old.exists() {
-                let functions =
-                    self.take_over(&old).context("cannot upgrade the state directory")?;
-                tracing::info!(functions, version = VERSION, "upgraded the state directory");
-            }
-            audit::take_over(&old_audit, audit).context("cannot take over the audit log")?;
+        let is_older = layout::version(root)?.is_some_and(|found| found < VERSION);
+        let is_taken_over = self.state.functions().exists() && !is_older;
+        if !is_taken_over && (old.exists() || old_audit.exists()) {
+            self.take_over_all(&old, &old_audit, audit)?;
+        }
+        if is_older {
             let version = root.join("version");
             write_whole(&version, format!("{VERSION}\n").as_bytes(), 0o644)
                 .context("cannot write the state directory's version")?;
         }
-        remove_database(&old).context("cannot remove the former registry")?;
-        match fs::remove_dir_all(&old_audit) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(error).context("cannot remove the former audit log")
+        if !is_taken_over || old.exists() {
+            remove_database(&old).context("cannot remove the former registry")?;
+            match fs::remove_dir_all(&old_audit) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(error).context("cannot remove the former audit log");
+                }
+                _ => {}
             }
-            _ => Ok(()),
         }
+        Ok(())
+    }
+
+    fn take_over_all(&self, old: &Path, old_audit: &Path, audit: &Audit) -> Result<()> {
+        if old.exists() {
+            let functions = self.take_over(old).inspect_err(|_| {
+                // It begins again from nothing.
+                drop(remove_database(&self.state.functions()));
+            });
+            let functions = functions.context("cannot upgrade the state directory")?;
+            tracing::info!(functions, version = VERSION, "upgraded the state directory");
+        }
+        audit::take_over(old_audit, audit).context("cannot take over the audit log")?;
+        audit.sync()?;
+        File::open(self.state.root())?.sync_all().context("cannot sync the state directory")
     }
 
     fn take_over(&self, old: &Path) -> Result<usize> {
