@@ -21,10 +21,20 @@ COMMENT = re.compile(r"//[^\n]*")
 STRING = re.compile(r'b?r(#*)".*?"\1|b?"(?:\\.|[^"\\])*"', re.S)
 
 
+DOUBLE = re.compile(r'#\[cfg\((?:any\(test, )?feature = "fake"\)+\]\n(?:pub )?mod (\w+);')
+
+
 def product_files() -> list[Path]:
-    """The Rust files of the crates that are shipped, without files of tests alone."""
+    """The Rust files of the crates that are shipped, without files of tests and doubles alone."""
     files = sorted(ROOT.glob("crates/*/src/**/*.rs"))
-    return [file for file in files if file.stem != "tests" and "tests" not in file.parts[-2:]]
+    doubles = {file.parent / name for file in files for name in DOUBLE.findall(file.read_text())}
+    return [
+        file
+        for file in files
+        if file.stem != "tests"
+        and "tests" not in file.parts[-2:]
+        and not any(file.with_suffix("") == one or one in file.parents for one in doubles)
+    ]
 
 
 def blank(text: str, pattern: re.Pattern[str]) -> str:

@@ -90,7 +90,7 @@ pub struct CpuBounds {
 }
 
 impl CpuBounds {
-    /// No bounds.
+    /// No default and no maximum.
     pub const NONE: Self = Self { default: None, most: None };
 
     /// What an instance gets whose function asks for that.

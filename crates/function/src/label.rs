@@ -24,7 +24,7 @@ pub struct Label(String);
 pub struct LabelError(String);
 
 impl Label {
-    /// The tenant of whoever was given no other.
+    /// The tenant of callers that were given no other.
     #[must_use]
     pub fn default_tenant() -> Self {
         Self(DEFAULT_TENANT.to_owned())

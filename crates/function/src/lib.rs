@@ -21,13 +21,15 @@ mod name;
 pub mod network;
 pub mod quantity;
 mod version;
+mod whole_name;
 
 pub use cpu::{Cpu, CpuBounds, NoProcessors, Processors};
 pub use kind::{Kind, Reset};
 pub use label::{DEFAULT_TENANT, Label, LabelError};
 pub use limits::Limits;
 pub use manifest::{Convention, Manifest};
-pub use name::{FunctionName, MAX_NAME, NameError, WholeName, directory};
+pub use name::{FunctionName, MAX_NAME, NameError};
 pub use network::{Destination, Network};
 pub use quantity::{Bytes, Cpus, Span};
 pub use version::{BundleDigest, DigestError, PackageLock, VersionId, VersionRecord};
+pub use whole_name::{WholeName, directory};

@@ -45,7 +45,7 @@ pub struct Manifest {
     /// Where it may connect to when `network` is [`Network::Egress`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub egress: Vec<Destination>,
-    /// Longest call.
+    /// The longest that a call may take.
     pub timeout: Duration,
     /// Most instances at a time.
     pub concurrency: u32,

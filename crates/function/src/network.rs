@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// What a sandbox may reach. A zygote's class is its children's class: nobody leaves it.
+/// What a sandbox may reach. A zygote's class is its children's class, for their whole life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Network {
@@ -44,9 +44,9 @@ pub const MOST_PORTS: usize = 12;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Destination {
-    /// Who is there.
+    /// The host or hosts.
     pub host: Host,
-    /// At which port.
+    /// The TCP port, from 1 to 65535.
     pub port: u16,
 }
 
@@ -64,7 +64,7 @@ pub enum Host {
 /// Why a text is no [`Destination`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DestinationError {
-    /// No port.
+    /// The text names no port.
     #[error(
         "{0:?} names no port from 1 to 65535: write it behind a colon, as in \"api.example.com:443\""
     )]

@@ -93,9 +93,9 @@ pub struct VersionRecord {
     pub name: String,
     /// The Python that it was locked for: `3.12`.
     pub python: String,
-    /// Its files.
+    /// The digest of its files.
     pub bundle: BundleDigest,
-    /// Its settings.
+    /// The settings that its files and its deploy gave.
     pub manifest: Manifest,
     /// Its packages; none when it asks for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -17,17 +17,17 @@ pub enum ElfError {
     /// It could not be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// Which file.
+        /// The file's path.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// It is not ELF, or broken.
     #[error("{} is no readable ELF file", path.display())]
     Parse {
-        /// Which file.
+        /// The file's path.
         path: PathBuf,
-        /// What is wrong.
+        /// The error of the ELF reader.
         source: goblin::error::Error,
     },
 }

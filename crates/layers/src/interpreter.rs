@@ -31,7 +31,7 @@ pub enum RunError {
     Failed {
         /// What was started.
         program: PathBuf,
-        /// How it ended.
+        /// The exit status of the interpreter.
         status: std::process::ExitStatus,
         /// What it wrote to its standard error.
         words: String,

@@ -63,9 +63,9 @@ pub enum BuildError {
     /// The archive could not be fetched, or is another one.
     #[error("{file} cannot be fetched: {reason}")]
     Fetch {
-        /// The archive.
+        /// The archive's file name.
         file: String,
-        /// Why.
+        /// The reason, as a clause.
         reason: String,
     },
     /// What the index has is not what was locked, or was locked without a hash because the index

@@ -31,7 +31,7 @@ pub use index::{Index, IndexError};
 /// A function names what its operator has not allowed.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum NotAllowed {
-    /// An index.
+    /// An index that the operator does not allow.
     #[error(
         "functions of this worker may not name the index {url}: leave it out if it is the usual one, which is asked anyway; or have the worker's operator add it to the setting `indexes` ({allowed})"
     )]
@@ -48,15 +48,15 @@ pub enum NotAllowed {
     Name {
         /// As the function has it.
         url: String,
-        /// The name.
+        /// The name that was given.
         name: String,
     },
-    /// A file.
+    /// A file at an address that the operator does not allow.
     #[error(
         "{package}: functions of this worker may not fetch {url}: take the package from an index, put the code into the function's folder, or have the worker's operator add the address, or the beginning of it, to the setting `package_urls`"
     )]
     File {
-        /// The package.
+        /// The package's normalised name.
         package: String,
         /// Where it is to come from.
         url: String,

@@ -108,7 +108,7 @@ impl Installer {
         Self { builder: None, ..self.clone() }
     }
 
-    /// The program.
+    /// The program that it runs.
     #[must_use]
     pub fn uv(&self) -> &Uv {
         &self.uv

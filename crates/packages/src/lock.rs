@@ -84,9 +84,9 @@ pub enum LockError {
     Build {
         /// Its normalised name.
         name: String,
-        /// Its version.
+        /// The version that was chosen.
         version: String,
-        /// Why.
+        /// The error of the build.
         #[source]
         source: BuildError,
     },

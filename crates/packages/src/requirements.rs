@@ -17,12 +17,12 @@ pub const MOST_LINES: usize = 100_000;
 /// Why a requirement is not accepted.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum RequirementError {
-    /// An option.
+    /// An option of pip that is not read.
     #[error("{file}: the option {option:?} is not supported; {}", instead(option))]
     Option {
         /// The requirements file.
         file: String,
-        /// The option.
+        /// The option as it is written.
         option: String,
     },
     /// A local path, a repository, an editable install.
@@ -50,7 +50,7 @@ pub enum RequirementError {
     Credentials {
         /// Where it stands.
         file: String,
-        /// The package.
+        /// The package's normalised name.
         name: String,
     },
     /// An address that two programs could read as two.
@@ -60,7 +60,7 @@ pub enum RequirementError {
     Address {
         /// Where it stands.
         file: String,
-        /// The package.
+        /// The package's normalised name.
         name: String,
     },
     /// A setting of `[tool.uv]` that cannot be honoured.
@@ -68,7 +68,7 @@ pub enum RequirementError {
     Source {
         /// Where it stands.
         file: String,
-        /// The setting.
+        /// The key as it is written.
         key: String,
         /// Why not, and what to do.
         reason: String,

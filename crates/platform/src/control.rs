@@ -42,7 +42,7 @@ pub struct Status {
 /// Where a worker is on its host.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// Its process.
+    /// The worker's process.
     pub pid: u32,
     /// Its state directory.
     pub state: PathBuf,

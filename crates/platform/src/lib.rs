@@ -1,4 +1,4 @@
-//! What can be done with functions, whoever asks and through whichever door.
+//! Use cases: everything that can be done with functions, through any door.
 //!
 //! ```text
 //!   a door ──► access ──► Permit ──► functions · deploy · invoke · secrets · logs · packages · audit · control ──► engine, layers, store

@@ -54,7 +54,7 @@ pub enum NotAllowed {
         /// Where the operator would allow it.
         setting: &'static str,
     },
-    /// The same of a function that `wool run` made, whose name nobody can list: each edit is another.
+    /// The same of a function that `wool run` made, whose name no setting can list: each edit has another.
     #[error(
         "the function asks for network = \"{class}\", which this worker's operator has not allowed to what `wool run` makes: deploy it under a name that `{setting}` in the worker's configuration lists, have {pattern:?} added there, which stands for whatever is run so, or set network = \"none\""
     )]
@@ -69,9 +69,9 @@ pub enum NotAllowed {
     /// It could never reach what it lists.
     #[error("egress = [\"{destination}\"] cannot be: {refusal}")]
     Destination {
-        /// Which.
+        /// The destination that was refused.
         destination: Destination,
-        /// Why.
+        /// The reason of the refusal.
         refusal: Refusal,
     },
 }
@@ -131,7 +131,7 @@ fn set(patterns: &[Pattern]) -> GlobSet {
     for Pattern(glob) in patterns {
         set.add(glob.clone());
     }
-    // Each was good by itself; too many together let nobody through.
+    // Each is valid by itself. Too many together allow no function.
     set.build().unwrap_or_default()
 }
 

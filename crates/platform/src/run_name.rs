@@ -1,7 +1,7 @@
 //! Names of the functions that `wool run` makes: each is the hash of what it names.
 //!
-//! Whoever runs a file twice finds it there. Nobody else can have put something else there: a worker takes under such a name
-//! only what it is the hash of. 192 bits, so that nobody finds two files of one name either.
+//! A second run of a file finds its function there. No other function can stand under such a name: a worker takes only
+//! the files that it is the hash of. The hash has 192 bits: two files of one name cannot be found.
 
 use std::io::{self, Read};
 

@@ -1,4 +1,4 @@
-//! Words for the worker's log that somebody else could have said without end.
+//! Lines of the worker's log whose rate a client controls: at most one in a while.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

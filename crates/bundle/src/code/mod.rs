@@ -60,9 +60,9 @@ pub enum CodeError {
     /// An entry could not be read from the archive, or written.
     #[error("{entry:?} cannot be unpacked")]
     Unpack {
-        /// Which entry.
+        /// The entry's path in the archive.
         entry: String,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// The archive is not one.
@@ -76,7 +76,7 @@ pub enum CodeError {
     /// A path that would be outside.
     #[error("{entry:?} leaves the bundle; only relative paths without `..` are accepted")]
     Outside {
-        /// Which entry.
+        /// The entry's path in the archive.
         entry: String,
     },
     /// A path that is no text, or has characters that no file of a function needs.
@@ -84,39 +84,39 @@ pub enum CodeError {
         "{entry:?} has a name that is not accepted (not UTF-8, a backslash or a control character)"
     )]
     Name {
-        /// Which entry.
+        /// The entry's path in the archive.
         entry: String,
     },
     /// A path that is too long.
     #[error("{entry:?} has a path longer than {MAX_PATH} bytes")]
     PathTooLong {
-        /// Which entry.
+        /// The entry's path in the archive.
         entry: String,
     },
-    /// A link.
+    /// A symbolic or hard link.
     #[error("{entry:?} is a link; put the file itself into the bundle")]
     Link {
-        /// Which entry.
+        /// The entry's path in the archive.
         entry: String,
     },
     /// A device, a socket, a pipe.
     #[error("{entry:?} is neither a file nor a folder")]
     Special {
-        /// Which entry.
+        /// The entry's path in the archive.
         entry: String,
     },
     /// Two entries with one name.
     #[error("{entry:?} is in the bundle twice")]
     Duplicate {
-        /// Which entry.
+        /// The entry's path in the archive.
         entry: String,
     },
     /// An entry that is larger than its archive announces, or expands beyond reason.
     #[error("{entry:?} unpacks to more than it should: {reason}")]
     Bomb {
-        /// Which entry.
+        /// The entry's path in the archive.
         entry: String,
-        /// In which way.
+        /// What it does, as a clause.
         reason: &'static str,
     },
     /// Too many files, or folders that they are in.
@@ -131,13 +131,13 @@ pub enum CodeError {
         /// Where the limit was reached.
         entry: String,
     },
-    /// Nothing in it.
+    /// A bundle without a file.
     #[error("the bundle is empty")]
     Empty,
     /// A file that is no bundle.
     #[error("{} is neither a folder nor a .py, .zip, .tar, .tar.gz or .tgz file", path.display())]
     UnknownKind {
-        /// Which.
+        /// The path that was given.
         path: PathBuf,
     },
     /// The byte compiler failed.

@@ -15,7 +15,7 @@ const NAMES: [&str; 4] = ["main.py", "app.py", "handler.py", "lambda_function.py
 pub(super) struct Entry {
     /// Relative to the bundle.
     pub(super) file: String,
-    /// Dotted.
+    /// The module's dotted name.
     pub(super) module: String,
     /// The function, when a setting names it.
     pub(super) function: Option<String>,

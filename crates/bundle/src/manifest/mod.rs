@@ -44,7 +44,7 @@ use settings::TABLE_BYTES;
 /// What a bundle says, and what its deploy needs beside that.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inspected {
-    /// The settings.
+    /// The settings of the version.
     pub manifest: Manifest,
     /// Settings without effect, one sentence each.
     pub warnings: Vec<String>,
@@ -86,7 +86,7 @@ pub enum ManifestError {
     /// The `handler` setting names a file that is not there.
     #[error("handler = {handler:?} names {file}, which is not there")]
     HandlerMissing {
-        /// The setting.
+        /// The value of the setting `handler`.
         handler: String,
         /// The file it leads to.
         file: String,
@@ -113,11 +113,11 @@ pub enum ManifestError {
     Arguments {
         /// The entry file.
         file: String,
-        /// Where.
+        /// The line, counted from 1.
         line: u32,
         /// Which function.
         function: String,
-        /// What it takes.
+        /// Its parameters, as they are written.
         arguments: String,
     },
     /// The function would give its results one after the other.
@@ -137,7 +137,7 @@ pub enum ManifestError {
     Syntax {
         /// The entry file.
         file: String,
-        /// Where.
+        /// The line, counted from 1.
         line: u32,
         /// Python's own words.
         message: String,
@@ -147,7 +147,7 @@ pub enum ManifestError {
     /// A file is not UTF-8.
     #[error("{file} is {is}; save it as UTF-8")]
     NotText {
-        /// Which.
+        /// The file, relative to the bundle.
         file: String,
         /// What it is instead.
         is: &'static str,
@@ -155,13 +155,13 @@ pub enum ManifestError {
     /// A file is longer than the limit.
     #[error("{file} has more than {} MiB; put data into files of their own", MAX_BYTES >> 20)]
     TooLong {
-        /// Which.
+        /// The file, relative to the bundle.
         file: String,
     },
     /// A table is longer than the worker parses one.
     #[error("{file} holds more than {} KiB of TOML; put data into files of their own", TABLE_BYTES >> 10)]
     LongTable {
-        /// Which.
+        /// The file, relative to the bundle.
         file: String,
     },
     /// Parsing takes more than it may.
@@ -176,7 +176,7 @@ pub enum ManifestError {
     /// The header or the project file is not TOML.
     #[error("{file}: {message}")]
     Toml {
-        /// Where.
+        /// The file that holds it, relative to the bundle.
         file: String,
         /// The parser's own words.
         message: String,
@@ -184,29 +184,29 @@ pub enum ManifestError {
     /// A PEP 723 header that does not end, or two of them.
     #[error("{file}: {reason} (PEP 723)")]
     Header {
-        /// Where.
+        /// The file that holds it, relative to the bundle.
         file: String,
-        /// What is wrong.
+        /// What the file breaks, as a clause.
         reason: &'static str,
     },
     /// A setting that does not exist.
     #[error("{file}: [tool.lambswool] has no setting {key:?}{hint}; it has: {known}")]
     UnknownKey {
-        /// Where.
+        /// The file that holds it, relative to the bundle.
         file: String,
         /// What was written.
         key: String,
         /// What was perhaps meant.
         hint: String,
-        /// What there is.
+        /// The keys that exist.
         known: String,
     },
     /// A setting with a value that it cannot have.
     #[error("{file}: {key} = {value}: {reason}")]
     Value {
-        /// Where.
+        /// The file that holds it, relative to the bundle.
         file: String,
-        /// Which setting.
+        /// The key as it is written.
         key: String,
         /// What was written.
         value: String,
@@ -220,7 +220,7 @@ pub enum ManifestError {
     TwoPlaces {
         /// The entry file.
         header: String,
-        /// The other.
+        /// The project file.
         project: String,
     },
     /// It was told to be reset, and what it runs in cannot be.
@@ -231,11 +231,11 @@ pub enum ManifestError {
     /// Dependencies, in a form that is not read, and none in one that is.
     #[error("{file} has the function's dependencies {place}, which is not read: {instead}")]
     Elsewhere {
-        /// Where.
+        /// The file that holds it, relative to the bundle.
         file: String,
-        /// In which form.
+        /// The form of the list, as a clause.
         place: &'static str,
-        /// What to do.
+        /// What to do, as a command.
         instead: String,
     },
     /// A requirement that is not accepted.
@@ -244,9 +244,9 @@ pub enum ManifestError {
     /// A Python that cannot be asked for.
     #[error("{file} asks for a Python that it cannot have")]
     Python {
-        /// Where.
+        /// The file that holds it, relative to the bundle.
         file: String,
-        /// What is wrong.
+        /// What the version breaks.
         source: RequestError,
     },
     /// The interpreter that should parse the file failed.

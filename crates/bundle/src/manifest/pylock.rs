@@ -8,7 +8,7 @@ use toml::{Table, Value};
 
 use super::ManifestError;
 
-/// Its name.
+/// The file of PEP 751.
 pub(super) const FILE: &str = "pylock.toml";
 
 /// Most characters of a lock that are part of no word, a link or a hash: as many values, keys and tables can it have at most.

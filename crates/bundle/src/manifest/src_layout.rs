@@ -20,7 +20,7 @@ use super::table::Chosen;
 /// An import that the function's folder does not answer: its file, its line, and the module.
 pub(super) type Missing = (String, u32, String);
 
-/// The folder.
+/// The folder of the src layout.
 pub(super) const FOLDER: &str = "src";
 
 /// Where it lies inside a sandbox.

@@ -3,12 +3,12 @@
 //! ```text
 //!   arrives ─► a seat? ─► idle ◄──► busy: a request that was admitted is being answered
 //!                │ none    │
-//!                │         └─ told to leave: the longest idle one, when somebody new needs its seat
+//!                │         └─ told to leave: the longest idle one, when a new connection needs its seat
 //!                └ none, and all are busy: refused
 //! ```
 //!
-//! Whoever only connects, sends half a request, or is nobody who is let in, is idle: a thousand of these cost nobody else
-//! a call. When a request is admitted, the entrance says ([`Visit`]).
+//! A connection is idle that only connects, sends half a request, or asks without being admitted: a thousand of these
+//! cost no other client a call. The entrance says when a request is admitted ([`Visit`]).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,7 +26,7 @@ pub struct Connections {
 #[derive(Debug, Default)]
 struct Seats {
     taken: usize,
-    /// Goes up each time that somebody becomes idle.
+    /// Goes up each time that a connection becomes idle.
     clock: u64,
     /// By when they became so.
     idle: BTreeMap<u64, CancellationToken>,
@@ -45,7 +45,7 @@ pub struct Seat {
 enum State {
     Idle(u64),
     Busy,
-    /// Told to leave: the seat is somebody else's already.
+    /// Told to leave: another connection has the seat already.
     Given,
 }
 
@@ -53,7 +53,7 @@ enum State {
 #[derive(Debug)]
 struct Busy(Arc<Seat>);
 
-/// A request, as its connection sees it. Whoever answers it and whoever admits it share it.
+/// A request, as its connection sees it. Its entrance and its handler share it.
 #[derive(Clone, Debug)]
 pub struct Visit {
     seat: Arc<Seat>,
@@ -121,7 +121,7 @@ impl Seat {
         let mut seats = self.all.lock();
         let mut state = self.state();
         if let State::Idle(since) = *state {
-            // Whoever was told to leave at this very moment still gets its answer.
+            // A connection that was told to leave at this very moment still gets its answer.
             let mine = seats.idle.remove(&since).is_some();
             *state = if mine { State::Busy } else { State::Given };
         }
@@ -213,7 +213,7 @@ mod tests {
         visit.admit();
         visit.admit();
         assert!(seat.is_busy() && arrive(&all).is_none());
-        // Whoever still has it says nothing any more.
+        // Other clones of it change nothing any more.
         answer.end();
         assert!(!seat.is_busy());
         let stranger = Visit::to(&seat);

@@ -40,7 +40,7 @@ pub struct Heads(Arc<Mutex<Reader>>);
 enum Verdict {
     /// At most one length.
     Plain,
-    /// Both lengths.
+    /// Both Content-Length and Transfer-Encoding.
     Twice,
 }
 

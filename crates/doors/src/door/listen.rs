@@ -6,9 +6,9 @@
 //!               └──► 503 within a moment, and the connection closed
 //! ```
 //!
-//! A connection that has to leave while a request is being answered leaves after that answer. One whose request has not
-//! come whole, or is nobody's who is let in, was never a call: it is closed at once. One that does not read its answer
-//! is given up ([`Paced`]).
+//! A connection that has to leave while a request is being answered leaves after that answer. One whose request is not
+//! complete, or was not admitted, never made a call: it is closed at once. One that does not read its answer is closed,
+//! too ([`Paced`]).
 
 use std::convert::Infallible;
 use std::io;
@@ -55,7 +55,7 @@ const BUFFER: usize = 64 << 10;
 /// What is behind a door, and for how many.
 #[derive(Debug)]
 pub struct Behind {
-    /// The API.
+    /// Answers the requests.
     pub router: Router,
     /// Most connections.
     pub most: usize,

@@ -12,7 +12,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 const SLOWEST: u64 = 64 << 10;
 
 /// A stream whose writes fail when, over its whole life, they have waited for the other side longer than `patience` and a
-/// second more for each 64 KiB that it took. What nobody writes to waits for nobody: a stream of logs may be silent for days.
+/// second more for each 64 KiB that it took. Only writes count: a stream of logs may be silent for days.
 #[derive(Debug)]
 pub struct Paced<S> {
     stream: S,
@@ -148,7 +148,7 @@ mod tests {
                 sleep(Duration::from_secs(10)).await;
             }
         });
-        // Silence is nobody's fault.
+        // Silence is no fault of the reader.
         sleep(10 * PATIENCE).await;
         ours.write_all(&vec![7; 20 << 20]).await.unwrap();
         drop(ours);

@@ -1,7 +1,7 @@
-//! The audit line of one control action: begun at the entrance, written when everybody who works on it has let go.
+//! The audit line of one control action: begun at the entrance, written when the last part that works on it has let go.
 //!
 //! A deploy that streams its steps has answered long before it is over: its work holds the line, and says how it ended. So
-//! does all work that was begun: whoever asked may be gone by then.
+//! does all work that was begun: its client may be gone by then.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -37,7 +37,7 @@ impl Act {
         self.line().subject = Some(subject.to_owned());
     }
 
-    /// Writes a line of its own for a function that gives way to the one that this is about: nobody else says that it went.
+    /// Writes a line of its own for a function that gives way to the one that this is about.
     pub(super) fn gave_way(&self, function: &str, version: &str, to: &str) {
         let line = Action {
             time: audit::now(),
@@ -56,7 +56,7 @@ impl Act {
         self.ended(BROKE_OFF);
     }
 
-    /// Does its work to the end, though whoever asked may go meanwhile, and says what came of it.
+    /// Does its work to the end, though its client may go away meanwhile, and notes the result.
     pub(super) async fn carry_out<T: Send + 'static>(
         self: Arc<Self>,
         work: impl Future<Output = Result<T, ApiError>> + Send + 'static,
@@ -78,7 +78,7 @@ impl Act {
         result.clone_into(&mut self.line().result);
     }
 
-    /// What came of it, as it was answered; whoever did it may know better, and says so before or after.
+    /// The result as it was answered. The work itself may know better, and says so before or after.
     pub(super) fn answered(&self, response: &Response) {
         if self.line().result != UNANSWERED {
             return;
@@ -147,7 +147,7 @@ mod tests {
             let (go, wait) = oneshot::channel();
             let mut work = Box::pin(act(&audit).carry_out(async move { wait.await.unwrap() }));
             assert!((&mut work).now_or_never().is_none());
-            // Whoever asked hangs up.
+            // The client hangs up.
             drop(work);
             go.send(came).unwrap();
             results(number + 1).await;

@@ -12,7 +12,7 @@ use super::{App, Permitted, Query, lines};
 use platform::access::to;
 use platform::audit::Action;
 
-/// Which actions.
+/// Selects actions.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -26,7 +26,7 @@ pub(super) struct AuditQuery {
 /// Control actions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ActionList {
-    /// Oldest first.
+    /// The oldest first.
     pub actions: Vec<Action>,
 }
 

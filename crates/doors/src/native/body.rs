@@ -164,7 +164,7 @@ impl Incoming {
     }
 }
 
-/// Makes the request's connection busy once its body has come whole: whoever is unknown has it for no half-sent request.
+/// Makes the request's connection busy once its body is complete: an unknown caller keeps no seat with half a request.
 pub(super) fn arriving(request: Request, visit: Option<Visit>) -> Request {
     let Some(visit) = visit else { return request };
     if request.body().is_end_stream() {
@@ -227,7 +227,7 @@ pub(super) async fn read_small_first(
     if !(1..=SMALL).contains(&length) {
         return next.run(request).await;
     }
-    // Who is not asked who it is, is nobody.
+    // A route that asks for no caller has no tenant.
     let grant = request.extensions().get::<Grant>();
     let held = budgets.run.hold(grant.map_or("", |grant| grant.requester().tenant.as_str()));
     let (mut parts, body) = request.into_parts();

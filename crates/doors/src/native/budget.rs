@@ -1,8 +1,8 @@
 //! What there is only so much of for all requests that come through one door: bytes of bodies, followers of logs.
 //!
-//! A tenant has at most as much as is still free. Alone it takes half of all, and whoever comes next finds some, however
-//! much the first has; nothing is kept for who never comes. The proxy shares connections out likewise (`egress`). One
-//! request of a tenant that has nothing else may take whatever is free: a budget may be as small as one body.
+//! A tenant has at most as much as is still free. Alone it takes half of all, and the next tenant finds some, however much
+//! the first has; nothing is kept for tenants that do not come. The proxy shares connections out likewise (`egress`). One
+//! request of a tenant that has nothing else may take all that is free: a budget may be as small as one body.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,7 +33,7 @@ struct Taken {
     tenants: HashMap<String, u64>,
 }
 
-/// What the requests that come through one door may have: whoever uses one door's up keeps nobody out of the other.
+/// The budgets of one door: using up one door's keeps no client out of the other.
 #[derive(Clone, Debug)]
 pub struct Budgets {
     /// Bytes of the bodies of calls, and of replies, in memory.
@@ -98,7 +98,7 @@ impl Held {
     /// Takes more, until the request has that much in all.
     ///
     /// # Errors
-    /// When so much is not left, or not left to this tenant: whoever asks shall come back.
+    /// When so much is not left, or not left to this tenant: the client should try again.
     pub(super) fn grow_to(&mut self, wanted: u64) -> Result<(), ApiError> {
         let Shared { most, least, each, told, .. } = *self.of.0;
         let more = wanted.max(least).saturating_sub(self.has);

@@ -34,7 +34,7 @@ use platform::run_name;
 
 const NDJSON: &str = "application/x-ndjson";
 
-/// How to deploy.
+/// The choices of a deploy.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -92,7 +92,7 @@ pub(super) async fn put(
 ) -> Result<Response, ApiError> {
     let (Parts { headers, .. }, body) = request.into_parts();
     let name = permit.function();
-    // Here, so that nobody sends a bundle in vain.
+    // Before the bundle is sent, which would be in vain.
     app.deployer.check(&permit)?;
     let packing = packing(&headers, query.module.as_deref().unwrap_or(name.name()))?;
     let allowed = body::Allowed {
@@ -117,7 +117,7 @@ pub(super) async fn put(
         deployed
     };
     if headers.get(header::ACCEPT).is_none_or(|accept| accept != NDJSON) {
-        // Nobody listens: without this, events would pile up until the end.
+        // No client listens: without this, events would pile up until the end.
         drop(told);
         return Ok((StatusCode::CREATED, Json(work.await?)).into_response());
     }
@@ -150,9 +150,9 @@ async fn deploy(
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Last {
-    /// It went well.
+    /// The function as it is deployed.
     Deployed(Box<FunctionDetail>),
-    /// It did not.
+    /// The reason why nothing was deployed.
     Error(super::ErrorDetail),
 }
 

@@ -89,7 +89,7 @@ async fn turn_away(request: Request, refusal: Response) -> Response {
     refusal
 }
 
-/// Whose functions are meant: those of the token's tenant, unless somebody else's are named.
+/// The tenant that is meant: the token's, unless the request names another.
 fn meant(headers: &HeaderMap, caller: &Caller) -> Result<Label, ApiError> {
     let Some(said) = headers.get(&TENANT) else {
         return Ok(caller.tenant().unwrap_or_else(Label::default_tenant));
@@ -164,7 +164,7 @@ impl Entrance {
             Door::Unix => Some(self.peer(request)?),
             Door::Loopback | Door::Network => None,
         };
-        // Who shows a token is its owner to us, on the socket, too: nobody who hands one over means to do more.
+        // A token counts on the socket, too: a client that sends one means to do no more than it allows.
         if let Some(shown) = bearer(request.headers()) {
             return match shown.map(|secret| self.app.tokens.find(&secret, SystemTime::now())) {
                 Some(Ok(token)) => Ok(Caller::Token(token)),
@@ -224,7 +224,7 @@ impl From<Denied> for ApiError {
     }
 }
 
-/// Why nobody was let in.
+/// Why a caller was not let in.
 #[derive(Debug)]
 enum Refused {
     NoToken,

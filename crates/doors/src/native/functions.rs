@@ -22,9 +22,9 @@ use store::PastVersion;
 /// A function as lists show it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FunctionSummary {
-    /// Its name.
+    /// The function's name.
     pub name: String,
-    /// Whose it is.
+    /// The tenant that owns it.
     #[serde(default)]
     pub tenant: String,
     /// Its current version: the hash of everything that it is made of.
@@ -79,16 +79,16 @@ pub struct FunctionDetail {
 /// A version in a function's history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VersionSummary {
-    /// Its identity.
+    /// The version's id.
     pub version: String,
     /// When it was first deployed, RFC 3339.
     pub created: String,
 }
 
-/// All functions.
+/// The functions of a tenant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FunctionList {
-    /// By name.
+    /// Sorted by name.
     pub functions: Vec<FunctionSummary>,
 }
 

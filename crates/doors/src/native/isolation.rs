@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Isolation {
-    /// A container
+    /// A container of namespaces
     Container,
     /// A micro-VM: needs KVM
     Microvm,

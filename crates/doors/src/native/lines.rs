@@ -3,7 +3,7 @@
 use serde::de::Error as _;
 use serde::{Deserialize as _, Deserializer};
 
-/// Unless said.
+/// The number of lines unless said otherwise.
 pub(super) const USUAL: u32 = 100;
 
 /// What may be asked for. The description says it, too.

@@ -20,7 +20,7 @@ use super::{App, ErrorBody, Permitted, Query, lines};
 use platform::access::{Permit, to};
 use platform::logs::{Entry, OpenLog, Reader, Removal};
 
-/// Which lines.
+/// Selects lines of a log.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -100,8 +100,7 @@ pub(super) async fn read(
 #[error("the log is not followed any further")]
 struct Cut;
 
-/// Returns when no more is to be told: the function was removed, the worker stops, or whoever asks would not be let in any
-/// more.
+/// Returns when following ends: the function was removed, the worker stops, or the caller would not be let in any more.
 async fn over(app: Arc<App>, permit: Permit<to::ReadLogs>, removal: Removal) -> Result<(), Cut> {
     tokio::select! {
         () = app.control.stopping() => Err(Cut),

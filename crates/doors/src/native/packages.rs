@@ -1,4 +1,4 @@
-//! `/v1/packages`: what is installed, checking it, removing what nobody uses.
+//! `/v1/packages`: lists what is installed, checks it, and removes what no function uses.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub struct PackageSummary {
     pub modules: Vec<String>,
     /// How many files it has, bytecode included.
     pub files: u64,
-    /// Their bytes.
+    /// The bytes that it frees.
     pub bytes: u64,
     /// Functions whose current version locked it.
     pub functions: Vec<String>,
@@ -73,13 +73,13 @@ pub struct Checked {
 /// Something that was not as it was made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Broken {
-    /// Which.
+    /// The wheel or the package set.
     pub what: String,
     /// What was wrong.
     pub fault: String,
     /// Whether it is as it was again.
     pub repaired: bool,
-    /// Why not.
+    /// The reason of a failed repair.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

@@ -31,13 +31,13 @@ impl AsRef<[u8]> for Counted {
 }
 
 /// Counts a large reply among its tenant's bodies until its client has read it, or has gone. One that does not fit is
-/// dropped, and a refusal takes its place: whoever reads no replies would otherwise fill the memory with them.
+/// dropped, and a refusal takes its place: clients that read no replies could otherwise fill the memory with them.
 pub(super) async fn count(
     Extension(budgets): Extension<Budgets>,
     request: Request,
     next: Next,
 ) -> Response {
-    // What nobody is asked for is the same for all, and there once.
+    // Replies of routes that ask for no caller are small, and the same for all.
     let Some(grant) = request.extensions().get::<Grant>() else {
         return next.run(request).await;
     };

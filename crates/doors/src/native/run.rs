@@ -98,7 +98,7 @@ fn invocation(headers: &HeaderMap) -> Result<InvocationId, ApiError> {
     })
 }
 
-/// An id that nobody else has.
+/// A random id: 128 bits.
 ///
 /// # Errors
 /// When the kernel gives no random bytes.

@@ -1,4 +1,4 @@
-//! `/v1/functions/{name}/secrets`: what a function's environment holds and nobody else sees. No route shows a value.
+//! `/v1/functions/{name}/secrets`: variables of a function's environment that only the function sees. No route shows a value.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub struct SecretSummary {
 /// The secrets of a function.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SecretList {
-    /// By name.
+    /// Sorted by name.
     pub secrets: Vec<SecretSummary>,
 }
 

@@ -19,7 +19,7 @@ use platform::limits::Capacity;
 /// How the worker is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WorkerStatus {
-    /// Its release.
+    /// The worker's release.
     pub version: String,
     /// Its process; for administrators.
     #[serde(default, skip_serializing_if = "Option::is_none")]

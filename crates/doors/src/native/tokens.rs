@@ -27,7 +27,7 @@ const REQUEST_BYTES: u64 = 64 << 10;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TokenRequest {
-    /// Its name.
+    /// The token's name.
     #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9_-]*$", min_length = 1, max_length = 64)]
     pub name: String,
     /// Whose functions it is for; `default` by default.
@@ -76,15 +76,15 @@ pub struct TokenMade {
     pub token: String,
 }
 
-/// All tokens.
+/// The tokens of a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TokenList {
-    /// By name.
+    /// Sorted by name.
     pub tokens: Vec<TokenSummary>,
 }
 
 impl TokenSummary {
-    /// Of one token.
+    /// Describes one token.
     #[must_use]
     pub fn of(token: &Token) -> Self {
         Self {

@@ -44,7 +44,7 @@ pub struct Base {
     pub id: String,
     /// Its Python's version: `3.12.1`.
     pub version: String,
-    /// Its layer.
+    /// The layer with its files.
     pub layer: Layer,
     /// The interpreter's path inside it.
     pub interpreter: String,
@@ -90,7 +90,7 @@ pub enum BaseError {
         "the new base cannot import {module} ({reason}); try another Python, or install its full standard library"
     )]
     Broken {
-        /// Which.
+        /// The module's dotted name.
         module: String,
         /// The interpreter's own words.
         reason: String,
@@ -98,7 +98,7 @@ pub enum BaseError {
 }
 
 impl Base {
-    /// `3.12`
+    /// Its minor version, such as `3.12`.
     #[must_use]
     pub fn minor(&self) -> &str {
         match self.version.match_indices('.').nth(1) {

@@ -30,7 +30,7 @@ pub const OLDEST: (u64, u64) = (3, 11);
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct HostPython {
     implementation: String,
-    /// `3.12.1`
+    /// Its full version, such as `3.12.1`.
     pub version: String,
     /// The interpreter's real file.
     pub executable: PathBuf,
@@ -40,7 +40,7 @@ pub struct HostPython {
     pub(crate) dynload: Option<PathBuf>,
     /// `lib`, or `lib64` on some distributions: where below its prefix this interpreter looks.
     pub(crate) libdir: String,
-    /// `python3.12`
+    /// Its library's name, such as `python3.12`.
     pub(crate) libname: String,
     /// Where its OpenSSL looks for authorities.
     pub(crate) cafile: Option<PathBuf>,
@@ -61,10 +61,10 @@ pub enum PythonError {
     Unsuitable {
         /// What was named.
         path: PathBuf,
-        /// Why not.
+        /// The reason, as a clause.
         reason: String,
     },
-    /// None at all.
+    /// The machine has no Python that can be a base.
     #[error(
         "no Python ≥ 3.11 on this machine: install python3 (≥ 3.11), for example `apt install python3`"
     )]
@@ -76,7 +76,7 @@ pub enum PythonError {
     NoneFits {
         /// What was asked for.
         wanted: String,
-        /// What there is.
+        /// The Pythons that the machine has.
         found: String,
         /// A version to install.
         example: String,

@@ -35,7 +35,7 @@ pub enum RequestError {
         "{0:?} is a path, and the worker's machine is its operator's: a function names a version, such as \"3.12\""
     )]
     Path(String),
-    /// Too old.
+    /// A Python below 3.11.
     #[error("Python {0} is too old: 3.11 or newer is needed")]
     TooOld(String),
     /// Not a version specifier.

@@ -20,7 +20,7 @@ pub enum InstallError {
     /// A wheel whose own files do not say what it is.
     #[error("the wheel of {requirement} cannot be used: {reason}; ask for another version of it")]
     Unreadable {
-        /// Which one.
+        /// The line of the lock.
         requirement: String,
         /// What is wrong with it.
         reason: io::Error,
@@ -46,7 +46,7 @@ pub enum InstallError {
     Build {
         /// Name and version.
         requirement: String,
-        /// Why.
+        /// The error of the build.
         #[source]
         source: BuildError,
     },
@@ -91,13 +91,13 @@ pub enum InstallError {
         "there is no base with Python {python} to compile it with; make one with `wool base build {python}`"
     )]
     NoBase {
-        /// Which Python.
+        /// The base's version.
         python: String,
     },
     /// A set of which a wheel is broken and could not be repaired.
     #[error("{wheel} is broken, and is to be repaired first")]
     Broken {
-        /// Which.
+        /// The wheel's file name.
         wheel: String,
     },
     /// What is fetched in a broken wheel's stead is not the same.
@@ -105,7 +105,7 @@ pub enum InstallError {
         "{wheel} is broken, and what the index gives now is another wheel; deploy its functions anew"
     )]
     Other {
-        /// Which.
+        /// The wheel's file name.
         wheel: String,
     },
 }
@@ -127,11 +127,11 @@ pub enum ViewError {
         "{first} and {second} cannot be installed together: {} is a file in one and a directory in the other", path.display()
     )]
     FileAndDirectory {
-        /// What.
+        /// The path that was tried.
         path: PathBuf,
         /// One distribution.
         first: String,
-        /// The other.
+        /// The later distribution.
         second: String,
     },
 }

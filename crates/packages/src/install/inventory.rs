@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use layers::{Extent, FileError};
 
-/// One file.
+/// One file of an inventory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// Relative to the directory.

@@ -58,7 +58,7 @@ const AT_ONCE: usize = 4;
 /// An installed package set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Packages {
-    /// Where it is.
+    /// The layer that sandboxes mount.
     pub layer: Layer,
     /// Modules of the distributions that were asked for, dotted where a namespace package stands above: what a zygote
     /// for this set imports. Sorted.

@@ -19,7 +19,7 @@ use super::wheel::Wheel;
 /// A file that two wheels of a set bring, with different contents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clash {
-    /// The file.
+    /// The file's path in the set.
     pub path: PathBuf,
     /// The distribution whose file it is.
     pub kept: String,

@@ -37,7 +37,7 @@ pub(crate) const KIND: &str = "wheels";
 pub struct Wheel {
     /// Normalised name (PEP 503).
     pub name: String,
-    /// Exact version.
+    /// The exact version.
     pub version: String,
     /// Names its directory: name, version, and a hash of content, interpreter and platform.
     pub id: String,

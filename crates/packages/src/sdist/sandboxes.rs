@@ -23,7 +23,7 @@ pub struct Task<'a> {
     pub packages: Option<Layer>,
     /// The source's archive and our own code.
     pub code: Layer,
-    /// What to do.
+    /// The event of the build, as JSON.
     pub body: Vec<u8>,
     /// Tells when the deploy has been given up.
     pub patience: &'a Patience,

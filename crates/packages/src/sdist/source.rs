@@ -21,9 +21,9 @@ const MAX_BYTES: u64 = 512 << 20;
 /// A source distribution of an index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Source {
-    /// Where it is.
+    /// The archive's address.
     pub(crate) url: String,
-    /// `sha256:…`
+    /// Its hash: `sha256:` and hexadecimal digits.
     pub(crate) hash: String,
 }
 

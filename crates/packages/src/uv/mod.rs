@@ -45,9 +45,9 @@ const MAX_ANSWER: u64 = 4096;
 /// A uv that is there and answers.
 #[derive(Clone, Debug)]
 pub struct Uv {
-    /// The binary.
+    /// The binary's path.
     pub program: PathBuf,
-    /// `0.13.9`
+    /// Its version, such as `0.13.9`.
     pub version: String,
     cache: PathBuf,
     shared_cache: bool,
@@ -88,7 +88,7 @@ pub enum UvError {
     /// The binary does not run.
     #[error("{} does not run; is the state directory mounted noexec?", path.display())]
     Broken {
-        /// Which.
+        /// The path that was tried.
         path: PathBuf,
     },
     /// The binary hangs.
@@ -96,7 +96,7 @@ pub enum UvError {
         "{} did not answer `--version` within {} s and was ended: remove it, so that it is fetched again, or put uv on PATH", path.display(), limit.as_secs()
     )]
     Hangs {
-        /// Which.
+        /// The path that was tried.
         path: PathBuf,
         /// How long it was waited for.
         limit: Duration,

@@ -45,7 +45,7 @@ macro_rules! actions {
         }
 
         impl Action {
-            /// All of them.
+            /// Every variant, in the order of declaration.
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
             /// What the action takes.
@@ -123,7 +123,7 @@ actions! {
 
     /// List the tokens.
     ListTokens(()): known(Scope::Admin), None;
-    /// Make a token.
+    /// Make a new token.
     CreateToken(()): known(Scope::Admin), Some("create token");
     /// Remove a token.
     RemoveToken(()): known(Scope::Admin), Some("remove token");

@@ -12,9 +12,9 @@ use super::{Scope, Token};
 pub enum Caller {
     /// Any user of this machine: no token was ever made, and a loopback address is listened on.
     Anyone,
-    /// Whoever has this token.
+    /// The holder of this token.
     Token(Arc<Token>),
-    /// Somebody on the Unix socket: the worker's own user, root, or a member of the group of administrators.
+    /// A user on the Unix socket: the worker's own user, root, or a member of `admin_group`.
     User {
         /// The user's number.
         uid: u32,

@@ -6,7 +6,7 @@ use function::Label;
 
 use super::{NewToken, Permit, Secret, Token, TokenError, Tokens, to};
 
-/// Makes tokens.
+/// Makes, lists and removes tokens for callers with a permit.
 #[derive(Clone, Debug)]
 pub struct Issuer {
     tokens: Arc<Tokens>,

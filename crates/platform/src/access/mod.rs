@@ -22,6 +22,7 @@ mod permit;
 mod rows;
 mod scope;
 mod token;
+mod token_error;
 mod tokens;
 mod unprotected;
 
@@ -33,7 +34,8 @@ pub use peer::{Admitted, Peer, Remote};
 pub use permit::{Denied, Grant, GrantError, Permit, Requester, Subject};
 pub use scope::{Scope, ScopeError};
 pub use token::{Refusal, Secret, Token};
-pub use tokens::{NewToken, TokenError, Tokens};
+pub use token_error::TokenError;
+pub use tokens::{NewToken, Tokens};
 pub use unprotected::Unprotected;
 
 use serde::{Deserialize, Serialize};
@@ -45,14 +47,14 @@ pub enum Demand {
     /// From the moment at which the first token is made; removing the last one does not open the door again.
     #[default]
     Auto,
-    /// Always.
+    /// Every caller on TCP needs a token.
     Required,
     /// Never: every user of this machine may do everything. Only on a loopback address.
     Off,
 }
 
 impl Demand {
-    /// Whether somebody without a token is let in.
+    /// Whether a caller without a token is let in.
     #[must_use]
     pub fn lets_anyone_in(self, tokens: &Tokens) -> bool {
         match self {

@@ -21,7 +21,7 @@ pub struct Patterns {
 /// Why a text is no pattern.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum PatternError {
-    /// It is none.
+    /// The text is no glob pattern.
     #[error("{0}; a pattern is a name in which `*` stands for anything, as in 'report-*'")]
     Syntax(String),
     /// There are too many, or one is too long.

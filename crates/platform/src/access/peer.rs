@@ -43,7 +43,7 @@ impl Peer {
     pub fn of(stream: &UnixStream) -> Self {
         let Ok(credentials) = stream.peer_cred() else { return Self::default() };
         let mut groups = vec![credentials.gid()];
-        // Without them, a member by a supplementary group is refused, and nobody is let in who should not be.
+        // Without them, a member by a supplementary group is refused: an error refuses too many, never too few.
         groups.extend(sys::peer::groups(stream.as_fd()).unwrap_or_default());
         Self { uid: Some(credentials.uid()), groups, pid: credentials.pid() }
     }
@@ -69,7 +69,7 @@ impl Admitted {
         Ok(Self { uid: geteuid().as_raw(), group })
     }
 
-    /// Whether it lets somebody in.
+    /// Whether this peer may use the socket.
     #[must_use]
     pub fn lets_in(&self, peer: &Peer) -> bool {
         let own = peer.uid.is_some_and(|uid| uid == self.uid || uid == 0);

@@ -30,7 +30,7 @@ use super::{Action, Caller, Demand, Purpose, Scope, Tokens};
 pub struct Requester {
     /// The caller, as a door found out.
     pub caller: Caller,
-    /// The tenant.
+    /// The tenant whose functions are meant.
     pub tenant: Label,
 }
 
@@ -48,7 +48,7 @@ pub enum Denied {
     /// The caller's token is for another tenant.
     #[error("{caller} is of the tenant {own}, and says nothing for {tenant}")]
     WrongTenant {
-        /// The caller.
+        /// The caller that was refused.
         caller: Caller,
         /// The token's tenant.
         own: Label,
@@ -60,7 +60,7 @@ pub enum Denied {
         "{caller} may not do this: it takes the scope {scope}; make a token that has it with `wool token create NAME --scope {scope}`"
     )]
     WrongScope {
-        /// The caller.
+        /// The caller that was refused.
         caller: Caller,
         /// The scope that is missing.
         scope: Scope,
@@ -68,9 +68,9 @@ pub enum Denied {
     /// The caller's token is for other functions.
     #[error("{caller} is not for the function {function:?}: it was made with --functions")]
     WrongFunction {
-        /// The caller.
+        /// The caller that was refused.
         caller: Caller,
-        /// The function.
+        /// The name of the function.
         function: String,
     },
 }
@@ -244,7 +244,7 @@ impl Grant {
 }
 
 impl<P: Purpose> Permit<P> {
-    /// The caller.
+    /// The caller that was granted it.
     #[must_use]
     pub fn caller(&self) -> &Caller {
         &self.requester.caller
@@ -269,7 +269,7 @@ impl<P: Purpose> Permit<P> {
 }
 
 impl<P: Purpose<Subject = WholeName>> Permit<P> {
-    /// The function.
+    /// The function that it is for.
     #[must_use]
     pub fn function(&self) -> &WholeName {
         &self.subject

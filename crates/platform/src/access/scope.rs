@@ -29,7 +29,7 @@ pub enum Scope {
 pub struct ScopeError(String);
 
 impl Scope {
-    /// All of them.
+    /// Every variant, in the order of declaration.
     pub const ALL: [Self; 4] = [Self::Deploy, Self::Invoke, Self::Read, Self::Admin];
 
     /// As it is written.

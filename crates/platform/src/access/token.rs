@@ -22,7 +22,7 @@ const PREFIX: &str = "wool_";
 const ID_BYTES: usize = 6;
 const SECRET_BYTES: usize = 32;
 
-/// What may be done with a token. Its secret is not in here: nobody knows it but its owner.
+/// A token: its name, and what it allows. Its secret is not in here: only its owner has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Token {
     /// The part of its text that is no secret.
@@ -83,7 +83,7 @@ impl Secret {
         Ok(Self(text))
     }
 
-    /// Reads what somebody sent or wrote into a file; none: it has not the form of a token.
+    /// Reads the secret from a header or a file; none: the text has not the form of a token.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let (id, secret) = text.trim().strip_prefix(PREFIX)?.split_once('_')?;

@@ -6,13 +6,12 @@ use std::time::{Duration, SystemTime};
 
 use function::Label;
 use store::millis::truncate;
-use store::{Cause, StoreError};
-use thiserror::Error;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::rows::{from_row, to_row};
 use super::token::TokenHash;
+use super::token_error::TokenError;
 use super::{Patterns, Refusal, Scope, Secret, Token};
 
 /// Between two looks at the clock of who waits for a token's end.
@@ -21,7 +20,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// A token that is to be made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewToken {
-    /// Its name.
+    /// The token's name.
     pub name: Label,
     /// Whose functions it is for.
     pub tenant: Label,
@@ -31,54 +30,6 @@ pub struct NewToken {
     pub functions: Patterns,
     /// For how long; none: until it is removed.
     pub lifetime: Option<Duration>,
-}
-
-/// What could not be done with tokens.
-#[derive(Debug, Error)]
-pub enum TokenError {
-    /// The store failed.
-    #[error(transparent)]
-    Store(StoreError),
-    /// A row holds what no release has written.
-    #[error("{row} cannot be read: remove it with `wool token rm` and make another")]
-    Row {
-        /// The row, such as "the token ci".
-        row: String,
-        /// What is wrong with the row.
-        #[source]
-        source: Cause,
-    },
-    /// The name is taken.
-    #[error(
-        "there is a token {0} already: choose another name, or remove that one with `wool token rm {0}`"
-    )]
-    Exists(Label),
-    /// It would be good for nothing.
-    #[error("a token needs a scope: --scope deploy, invoke, read or admin")]
-    NoScope,
-    /// An administrator of some.
-    #[error(
-        "the scope admin is over all functions of all tenants: leave out --functions and --tenant, or the scope admin"
-    )]
-    AdminOfSome,
-    /// No time at all.
-    #[error("a token cannot expire when it is made, or in more than a thousand years")]
-    Lifetime,
-    /// The kernel gave no random bytes.
-    #[error("the kernel gave no random bytes")]
-    Random(#[source] std::io::Error),
-    /// The work ended without a result.
-    #[error("the database of tokens broke off")]
-    BrokeOff,
-}
-
-impl From<StoreError> for TokenError {
-    fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::Row { row, source } => Self::Row { row, source },
-            other => Self::Store(other),
-        }
-    }
 }
 
 /// The tokens of a worker.
@@ -112,7 +63,7 @@ impl Tokens {
         Ok(Self { known: RwLock::new(known), store: Mutex::new(store), changed })
     }
 
-    /// Makes a token. The secret is known to who gets it from here, and to nobody else ever again. Waits for the disk.
+    /// Makes a token. Its secret is returned here and kept nowhere: only its hash is stored. Waits for the disk.
     ///
     /// # Errors
     /// When the name is taken or the request makes no sense; nothing has changed then.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 pub struct Rate {
     /// A second, on the average.
     pub each_second: f64,
-    /// At once.
+    /// The most that can be taken at once.
     pub burst: f64,
 }
 
@@ -19,7 +19,7 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// A full one.
+    /// A bucket that holds all that it can.
     pub fn full(rate: Rate, now: Instant) -> Self {
         Self { left: rate.burst, at: now }
     }

@@ -17,7 +17,7 @@ pub struct Capacity {
 /// A limit or a line of defence that is missing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Unenforced {
-    /// Which.
+    /// The limit or defence that is missing.
     pub what: String,
     /// Why, and what would change it.
     pub because: String,

@@ -1,6 +1,6 @@
 //! Reading a log: from some lines before its end, in pieces, and then perhaps what is written from there on.
 //!
-//! Nothing is held but a file and a piece: a reader that nobody takes anything from may be there for long, and many of them.
+//! A reader holds a file and one piece: many readers may be idle for long.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};

@@ -138,7 +138,7 @@ impl Logs {
         let directory = name.directory().into_owned();
         self.buckets.lock().unwrap_or_else(PoisonError::into_inner).forget(&directory);
         if self.ask(|done| Message::Remove(directory, Box::new(is_back), done)).await {
-            // Nobody may be following anything.
+            // There may be no follower.
             let _ = self.removed.send(name.clone());
         }
     }
@@ -185,7 +185,7 @@ impl LogSink for Logs {
                 }
             }
             Verdict::Dropped => self.count_dropped(),
-            // Nobody could have read it.
+            // The function is gone, and its log with it.
             Verdict::Gone => {}
         }
     }
@@ -233,7 +233,7 @@ fn write_all(
         files.flush();
         written.send_modify(|count| *count += 1);
         for done in waiting.drain(..) {
-            // Whoever asked may have gone.
+            // The task that asked may have ended.
             let _ = done.send(());
         }
     }
@@ -416,7 +416,7 @@ mod tests {
         deploy(&registry, &line());
         deploy(&registry, &loud);
         let logs = Arc::new(start(root.path(), &registry));
-        // Whoever removes a log is asked in the writer's thread, which waits here meanwhile.
+        // The question runs in the writer's thread, which waits here meanwhile.
         let (go_on, waits) = sync_channel::<()>(0);
         let (nobody, writer) = (another("nobody").whole_name(), Arc::clone(&logs));
         let (asked, is_asked) = oneshot::channel();

@@ -14,7 +14,7 @@ use crate::functions::Registry;
 /// A function's log, opened.
 #[derive(Debug)]
 pub struct OpenLog {
-    /// Reads it.
+    /// Reads the lines that are there.
     pub reader: Reader,
     /// Tells when it is removed.
     pub removal: Removal,

@@ -1,5 +1,5 @@
-//! The places of the writer's queue, shared out: a function has at most as many as are free. Alone it takes half of them, and
-//! whoever comes next finds some, however many pieces the first writes; nothing is kept for who never writes.
+//! Shares the places of the writer's queue among functions: each has at most as many as are free. A single function takes
+//! half of them, and the next one finds places however much the first writes. A function that writes nothing holds none.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

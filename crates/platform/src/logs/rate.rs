@@ -20,7 +20,7 @@ pub(super) struct Buckets {
 struct Function {
     bucket: Bucket,
     share: Share,
-    /// Bytes of text that nobody has been told of.
+    /// Dropped bytes that no line of the log has mentioned yet.
     dropped: u64,
 }
 
@@ -53,8 +53,8 @@ impl Buckets {
         Self { rate, places: Places::new(queue), of: HashMap::new() }
     }
 
-    /// Judges a piece of a function's output. Whether the function is there is asked where nothing is known of it: a call that
-    /// outlives its function would else leave something here that nobody forgets.
+    /// Judges a piece of a function's output. Of an unknown function it asks whether that exists: a call that outlives its
+    /// function would otherwise leave an entry here for good.
     pub(super) fn judge(
         &mut self,
         name: &str,

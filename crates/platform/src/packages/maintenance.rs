@@ -1,4 +1,4 @@
-//! What the state directory holds for functions: looking at it, checking it, and removing what nobody uses.
+//! Lists, checks and mends the packages of a state directory, and removes layers that no function uses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ pub enum StockError {
 /// A wheel, and who uses it.
 #[derive(Clone, Debug)]
 pub struct Stocked {
-    /// The wheel.
+    /// The wheel on disk.
     pub wheel: Wheel,
     /// Functions whose current version locked it, by name.
     pub functions: Vec<String>,
@@ -76,10 +76,10 @@ pub struct Stocked {
     pub unforkable: Option<String>,
 }
 
-/// All wheels.
+/// The wheels of a state directory.
 #[derive(Clone, Debug)]
 pub struct Inventory {
-    /// By name.
+    /// Sorted by name.
     pub wheels: Vec<Stocked>,
     /// What layers may take on disk together, in bytes.
     pub budget: u64,
@@ -149,8 +149,8 @@ impl Stock {
         .await
     }
 
-    /// Reads every file of every wheel and fetches again what is not as it was: seconds a gigabyte. Returns what was
-    /// broken. No deploy goes on meanwhile. After a repair nobody goes on from what has imported the broken files.
+    /// Reads every file of every wheel, and fetches changed wheels again: seconds a gigabyte. Returns what was broken.
+    /// Deploys wait meanwhile. After a repair, every zygote and instance that may have imported a broken file ends.
     ///
     /// # Errors
     /// When the store cannot be read, there is no installer, or deploys are under way for long.

@@ -34,7 +34,7 @@ struct Leaving {
     /// Calls hold the version that they were resolved to.
     handler: Weak<Handler>,
     layers: BTreeSet<Layer>,
-    /// Since when nobody does.
+    /// Since when no call holds it.
     unheld: Option<Instant>,
 }
 

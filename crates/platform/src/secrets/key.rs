@@ -25,18 +25,18 @@ pub enum KeyError {
     /// The file cannot be read.
     #[error("cannot read the key of secrets from {path}")]
     Unreadable {
-        /// Which file.
+        /// The file's path.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
     /// It cannot be made.
     #[error("cannot make the key of secrets in {path}")]
     Unwritable {
-        /// Which file.
+        /// The file's path.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -117,7 +117,7 @@ impl SecretKey {
     fn make(path: &Path) -> Result<Self, KeyError> {
         let unwritable = |source| KeyError::Unwritable { path: path.to_owned(), source };
         let mut key = Self(Zeroizing::new([0; BYTES]));
-        super::seal::fill(&mut *key.0).map_err(unwritable)?;
+        super::random::fill(&mut *key.0).map_err(unwritable)?;
         let mut text = Zeroizing::new(String::with_capacity(2 * BYTES + 1));
         for byte in key.0.iter() {
             for digit in [byte >> 4, byte & 15] {

@@ -14,6 +14,7 @@
 
 mod editor;
 mod key;
+mod random;
 mod seal;
 mod vault;
 

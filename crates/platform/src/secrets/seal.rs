@@ -10,6 +10,7 @@ use store::{NONCE_BYTES, Sealed};
 use zeroize::Zeroizing;
 
 use super::key::SecretKey;
+use super::random::fill;
 
 /// Seals and opens with one key, which it overwrites when it is dropped.
 pub(super) struct Sealer(XChaCha20Poly1305);
@@ -50,16 +51,6 @@ pub(super) fn purpose(parts: &[&str]) -> Vec<u8> {
         all.extend_from_slice(part.as_bytes());
     }
     all
-}
-
-/// Random bytes of the kernel's.
-pub(super) fn fill(bytes: &mut [u8]) -> io::Result<()> {
-    let length = bytes.len();
-    match rustix::rand::getrandom(&mut *bytes, rustix::rand::GetRandomFlags::empty())? {
-        filled if filled == length => Ok(()),
-        // Up to 256 bytes are never cut short (getrandom(2)).
-        _ => Err(io::ErrorKind::UnexpectedEof.into()),
-    }
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ pub enum SecretError {
     /// A value that no variable can have.
     #[error("the value of {0} holds a zero byte or is not UTF-8: encode it, as base64 for example")]
     Value(String),
-    /// Too much.
+    /// The secrets of one function are too large together.
     #[error("the secrets of a function may have {FUNCTION_BYTES} bytes together")]
     TooLarge,
     /// As many functions of the tenant have secrets as may.
@@ -60,9 +60,9 @@ pub enum SecretError {
         "{tenant} has secrets for as many functions as it may ({most}), those included that are not deployed: remove some with `wool secret rm`, or have the operator raise `functions` in [tenants.{tenant}]"
     )]
     Full {
-        /// Whose.
+        /// The tenant's name.
         tenant: String,
-        /// How many.
+        /// The most functions with secrets of this tenant.
         most: usize,
     },
     /// It could not be sealed.
@@ -159,13 +159,13 @@ impl Vault {
         Ok(())
     }
 
-    /// Does something to a function that must not be done to one with secrets; none: it has some. Nobody sets one meanwhile.
+    /// Does work on a function only if it has no secrets; none: it has some. No secret can be set meanwhile.
     pub(crate) fn unless_held<T>(&self, owner: &WholeName, work: impl FnOnce() -> T) -> Option<T> {
         let _store = self.store();
         self.of(owner).is_empty().then(work)
     }
 
-    /// Does something while nobody sets or removes a secret.
+    /// Does work while no secret can be set or removed.
     pub(crate) fn unchanged<T>(&self, work: impl FnOnce() -> T) -> T {
         let _store = self.store();
         work()
@@ -178,7 +178,7 @@ impl Vault {
         self.of(owner).into_iter().map(held).collect()
     }
 
-    /// Functions need not be deployed to have secrets: whoever may deploy could otherwise fill the disk with names.
+    /// A function need not be deployed to have secrets: without a bound, a token that may deploy could fill the disk.
     fn check_room(&self, owner: &WholeName, most: usize) -> Result<(), SecretError> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let of_tenant = |one: &&WholeName| one.tenant() == owner.tenant();

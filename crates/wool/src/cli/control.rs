@@ -18,7 +18,7 @@ Examples:
 Once there is a token, TCP asks for one. The state directory's Unix socket asks for none: it is for the worker's own
 user, root, and the members of the group `admin_group`.";
 
-/// `wool token`
+/// The arguments of `wool token`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Token {
     /// Make a token, and show it this once
@@ -27,7 +27,7 @@ pub enum Token {
     Ls,
     /// Remove tokens; the worker refuses them from now on
     Rm {
-        /// Their names
+        /// Names of the tokens
         #[arg(required = true)]
         names: Vec<Label>,
     },
@@ -37,7 +37,7 @@ pub enum Token {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct TokenCreate {
-    /// Its name
+    /// The token's name
     pub name: Label,
     /// What it allows: deploy, invoke, read, or admin for everything
     #[arg(short, long = "scope", value_name = "SCOPE", value_delimiter = ',', required = true)]
@@ -53,7 +53,7 @@ pub struct TokenCreate {
     pub output: Option<PathBuf>,
 }
 
-/// `wool tls`
+/// The arguments of `wool tls`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Tls {
     /// Make a self-signed certificate and its key
@@ -74,7 +74,7 @@ pub enum Tls {
 const SELF_SIGNED: &str = "\
 Give cert.pem, not key.pem, to those who call the worker; they name it with --ca.";
 
-/// `wool secret`
+/// The arguments of `wool secret`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Secret {
     /// Set a secret; the function's next instances have it
@@ -110,7 +110,7 @@ Examples:
 A value on the command line stays in the shell's history, and other users see it while the command runs. One line's
 end is left out where the value comes from stdin.";
 
-/// `wool audit`
+/// The arguments of `wool audit`.
 #[derive(Clone, Debug, Args)]
 pub struct Audit {
     /// How many actions to go back, at most 100000

@@ -6,7 +6,7 @@ use clap::Args;
 
 use doors::native::isolation::Instead;
 
-/// `wool run`
+/// The arguments of `wool run`.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Examples:\n  wool run hello.py '{\"name\": \"Ada\"}'\n  echo '[1, 2]' | wool run sum.py -\n  wool run thumbnail/ @photo.jpg -o small.jpg --timings\n\nThe result goes to stdout; what the function prints goes to stderr. A second run of the same file may go on in the\ninstance of the first, and find what that left in its module: with --fresh, or --reset always, it does not."
@@ -25,7 +25,7 @@ pub struct Run {
     pub event: Event,
 }
 
-/// `wool deploy`
+/// The arguments of `wool deploy`.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Examples:\n  wool deploy hello.py\n  wool deploy report/ --name monthly-report\n\nA function is `def handler(event, context)` or `def f(event)`. Packages come from a PEP 723 header, requirements.txt\nor pyproject.toml; limits from [tool.lambswool] there."
@@ -41,7 +41,7 @@ pub struct Deploy {
     pub instead: Instead,
 }
 
-/// `wool invoke`
+/// The arguments of `wool invoke`.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Examples:\n  wool invoke hello '{\"name\": \"Ada\"}'\n  wool invoke hello @event.json --timings\n  cat photo.jpg | wool invoke thumbnail - --content-type image/jpeg -o small.jpg"
@@ -71,7 +71,7 @@ pub struct Event {
     pub timings: bool,
 }
 
-/// `wool ls`
+/// The arguments of `wool ls`.
 #[derive(Clone, Debug, Args)]
 pub struct Ls {
     /// Also the functions that `wool run` made
@@ -79,7 +79,7 @@ pub struct Ls {
     pub all: bool,
 }
 
-/// `wool rm`
+/// The arguments of `wool rm`.
 #[derive(Clone, Debug, Args)]
 pub struct Rm {
     /// The functions' names
@@ -87,7 +87,7 @@ pub struct Rm {
     pub names: Vec<String>,
 }
 
-/// `wool logs`
+/// The arguments of `wool logs`.
 #[derive(Clone, Debug, Args)]
 pub struct Logs {
     /// The function's name

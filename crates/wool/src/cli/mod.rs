@@ -45,7 +45,7 @@ pub struct Cli {
     /// What every command takes.
     #[command(flatten)]
     pub global: Global,
-    /// What to do.
+    /// The command and its arguments.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -105,7 +105,7 @@ pub struct Global {
     pub json: bool,
 }
 
-/// The commands.
+/// The commands of `wool`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Start the worker
@@ -151,7 +151,7 @@ pub enum Command {
     Unikernel(Unikernel),
     /// Write a completion script for a shell to stdout
     Completions {
-        /// Which shell
+        /// The shell to write for
         shell: Shell,
     },
     /// Write the description of the HTTP API to stdout
@@ -175,7 +175,7 @@ pub enum PackagesAction {
     Verify,
 }
 
-/// `wool doctor`
+/// The arguments of `wool doctor`.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Doctor {
     /// Also test KVM, and list the system calls that functions missed in micro-VMs
@@ -208,7 +208,7 @@ pub struct RunUnikernel {
     pub timeout: function::quantity::Span,
 }
 
-/// `wool base`
+/// The arguments of `wool base`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Base {
     /// Make a base of a Python of this machine; one that is there already is left alone
@@ -216,11 +216,11 @@ pub enum Base {
         /// A version such as 3.12, or the path of an interpreter [default: one of uv's, else the python3 of PATH, else another]
         python: Option<String>,
     },
-    /// List the bases
+    /// List the bases of this machine
     Ls,
 }
 
-/// How many lines to go back: a worker gives no more, and nobody waits for one to hear that.
+/// How many lines to go back. The bound is the worker's, so that no request is sent in vain.
 fn lines(text: &str) -> Result<usize, String> {
     match text.parse::<usize>() {
         Ok(lines) if lines <= MOST_LINES as usize => Ok(lines),

@@ -8,7 +8,7 @@ use function::Span;
 
 use crate::config;
 
-/// `wool up`
+/// The arguments of `wool up`.
 #[derive(Clone, Debug, Default, Args)]
 #[command(after_help = config::help())]
 pub struct Up {
@@ -38,7 +38,7 @@ pub struct Up {
     pub warden: Option<i32>,
 }
 
-/// `wool down`
+/// The arguments of `wool down`.
 #[derive(Clone, Debug, Args)]
 pub struct Down {
     /// Give up waiting after this time
@@ -46,10 +46,10 @@ pub struct Down {
     pub timeout: Span,
 }
 
-/// `wool clean`
+/// The arguments of `wool clean`.
 #[derive(Clone, Debug, Args)]
 pub struct Clean {
-    /// Do not ask
+    /// Do not ask before removing
     #[arg(short, long)]
     pub yes: bool,
 }

@@ -1,4 +1,4 @@
-//! One request over a connection of its own, and what is said of whoever sends it.
+//! One request over a connection of its own, with the headers that name its caller.
 
 use std::net::IpAddr;
 
@@ -56,7 +56,7 @@ impl Client {
             Target::Tcp(authority) => {
                 let stream = TcpStream::connect(authority).await.map_err(unreachable)?;
                 if self.guessed {
-                    // Not before it is connected: whoever listens now is who has taken the connection, or has the same user.
+                    // Only once it is connected: the listener of now has taken the connection, or has the same user.
                     self.trusts_whoever_listens(&stream)?;
                 }
                 stream.set_nodelay(true).map_err(unreachable)?;
@@ -82,7 +82,7 @@ impl Client {
         }
     }
 
-    /// Whether nobody but root and this user can have taken a connection.
+    /// Whether only root and this user can have taken a connection.
     fn trusts_whoever_listens(&self, stream: &TcpStream) -> Result<(), ClientError> {
         let owners = stream.peer_addr().and_then(|peer| listener::owners(peer.port()));
         let own = [0, rustix::process::geteuid().as_raw()];

@@ -13,7 +13,7 @@ use doors::native::ErrorDetail;
 /// Where a worker is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// `host:port`
+    /// A TCP address: `host:port`.
     Tcp(String),
     /// `host:port`, with TLS
     Tls(String),
@@ -29,23 +29,23 @@ pub enum ClientError {
         "no worker answers at {target}: start one with `wool up`, or say where it is with --url or --state"
     )]
     NoWorker {
-        /// Where.
+        /// The address that was tried.
         target: Target,
-        /// Why.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
     /// The URL is none that can be used.
     #[error("{0:?} is no worker's address: use http://HOST:PORT, https://HOST:PORT or unix:PATH")]
     Url(String),
-    /// Whoever answers there is not known.
+    /// The process that answers there is not known.
     #[error(
         "the worker at {target} does not prove who it is: name its certificate, or the one that vouches for it, with --ca FILE"
     )]
     Unproven {
-        /// Where.
+        /// The address that was tried.
         target: Target,
-        /// Why.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
@@ -54,12 +54,12 @@ pub enum ClientError {
         "the token was not sent to {0}: without TLS, whoever is on the way could read it; use https://, a tunnel to a loopback address, or unix:PATH"
     )]
     InTheClear(Target),
-    /// Whoever listens there is another user, or nobody knows who.
+    /// Another user listens there, or an unknown one.
     #[error(
         "nothing was sent to {target}: nobody said that a worker is there, and {} listens; start a worker of your own with `wool up`, or, if that one is meant, say so with --url {target}", who(*.uid)
     )]
     Strangers {
-        /// Where.
+        /// The address that was tried.
         target: Target,
         /// The user, where that is known.
         uid: Option<u32>,
@@ -77,9 +77,9 @@ pub enum ClientError {
         "the worker at {target} has not answered for {} s and does not say that it is well: look into its log, or end its process{}", after.as_secs(), ending(*pid)
     )]
     Hung {
-        /// Where.
+        /// The address that was tried.
         target: Target,
-        /// For how long.
+        /// The time that was waited.
         after: Duration,
         /// Its process, where its socket tells.
         pid: Option<i32>,
@@ -89,15 +89,15 @@ pub enum ClientError {
         "the worker at {target} is gone: nothing more of the log can be told; start it again with `wool up`"
     )]
     Gone {
-        /// Where.
+        /// The address that was tried.
         target: Target,
     },
     /// The connection broke.
     #[error("the worker at {target} broke off")]
     Broken {
-        /// Where.
+        /// The address that was tried.
         target: Target,
-        /// Why.
+        /// The error of the HTTP client.
         #[source]
         source: hyper::Error,
     },
@@ -106,13 +106,13 @@ pub enum ClientError {
     Refused {
         /// The reply's status.
         status: StatusCode,
-        /// What it says.
+        /// The error as the worker told it.
         detail: ErrorDetail,
     },
     /// The reply is not what a worker says.
     #[error("an unexpected reply from {target}: {reason}; is it a worker of this release?")]
     Unexpected {
-        /// Where.
+        /// The address that was tried.
         target: Target,
         /// What does not fit.
         reason: String,

@@ -102,7 +102,7 @@ mod tests {
                 // Until it has been read.
                 drop(asks.read_to_end(&mut Vec::new()).await);
             }
-            // It stops: nobody is there to ask any more.
+            // It stops: there is no worker to ask any more.
             drop(listener);
             tokio::time::sleep(3 * PATIENCE).await;
             slow.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ndone").await.unwrap();

@@ -26,7 +26,7 @@ pub const DEFAULT_URL: &str = "http://127.0.0.1:8470";
 #[derive(Clone, Debug)]
 pub struct Client {
     target: Target,
-    /// Whether nobody said that it is there.
+    /// Whether the address was guessed and not given.
     guessed: bool,
     token: Option<Secret>,
     ca: Option<PathBuf>,
@@ -34,9 +34,9 @@ pub struct Client {
 }
 
 impl Client {
-    /// Finds the worker: at `url` when said, else by the state directory's socket; when nobody said that directory and
-    /// there is no socket in it, where workers listen by default. There it is sent something only if root or this user listens:
-    /// any user of the machine could, to be given code, events and secrets.
+    /// Finds the worker: at `url` if given, else by the state directory's socket; without a socket in a directory that was
+    /// not given either, where workers listen by default. Only root or this user is sent something there: any user of the
+    /// machine could listen, to be given code, events and secrets.
     ///
     /// # Errors
     /// When the URL cannot be used.
@@ -87,8 +87,8 @@ impl Client {
         Self { target, guessed: false, token: None, ca: None, tenant: None }
     }
 
-    /// The same, with a token that goes with every request: but to nobody who was only guessed to be the worker, since any user of
-    /// this machine may listen there, and over no line that others can read.
+    /// The same, with a token that goes with every request. It is sent neither to a guessed address, where any user of this
+    /// machine may listen, nor over a connection that others can read.
     #[must_use]
     pub fn with_token(self, token: Option<Secret>) -> Self {
         Self { token, ..self }

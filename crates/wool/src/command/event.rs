@@ -40,11 +40,11 @@ pub(super) fn read(event: &Event) -> Result<Body> {
     Ok(Body { bytes, content_type })
 }
 
-/// What to say when stdin holds something that nobody has read, and no event was given: somebody who pipes one in means it.
+/// The warning when stdin holds something and no event was given: a person who pipes one in means it.
 ///
 /// It is not read unasked. Under cron or CI a pipe may stay open without a byte, and the input of a shell's loop is the loop's.
 pub(super) fn passed_over(event: &Event, stdin: impl AsFd) -> Option<&'static str> {
-    // Neither a terminal's nor a device's: somebody types ahead, and /dev/null has none.
+    // Not of a terminal, where a person types ahead, nor of a device: /dev/null is empty.
     let waits = event.event.is_none()
         && !stdin.as_fd().is_terminal()
         && ioctl_fionread(&stdin).is_ok_and(|bytes| bytes > 0);

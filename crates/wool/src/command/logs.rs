@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   following ──► the function is removed: said, and it was a success
-//!            └──► the reply is cut off ──ask once more──► nobody answers: the worker is gone
+//!            └──► the reply is cut off ──ask once more──► no answer: the worker is gone
 //!                                                    └──► refused: its own words
 //! ```
 
@@ -17,7 +17,7 @@ use super::{call, client};
 use crate::cli::{Global, Logs};
 use crate::client::{Client, ClientError};
 
-/// A worker that stops cuts followers off at once, and a moment later nobody can connect any more.
+/// A worker that stops cuts followers off at once, and a moment later accepts no connection any more.
 const MOMENT: Duration = Duration::from_millis(300);
 
 pub(super) async fn logs(global: &Global, logs: &Logs) -> Result<()> {

@@ -40,7 +40,7 @@ use doors::native as api;
 pub fn main(cli: Cli) -> ExitCode {
     match dispatch(cli) {
         Ok(code) => code,
-        // Whoever read our output has gone, for example `head`: nothing is wrong.
+        // The reader of our output has gone, for example `head`: nothing is wrong.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             terminal::complain(&error);

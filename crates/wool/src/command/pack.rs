@@ -24,7 +24,7 @@ pub(super) struct Packed {
     pub(super) stem: String,
     /// The bundle's content type.
     pub(super) content_type: &'static str,
-    /// The bundle.
+    /// The bundle's bytes.
     pub(super) bytes: Bytes,
 }
 

@@ -44,7 +44,7 @@ async fn stop(state: &State, timeout: Duration) -> Result<(bool, Hold)> {
     let client = Client::of(state.root());
     match client.ask(Method::POST, "/v1/stop", &[], Bytes::new()).await {
         Ok(_) => {}
-        // No socket, or nobody behind it: whether a worker runs is decided by who holds the directory.
+        // No socket, or no listener behind it: the holder of the directory tells whether a worker runs.
         Err(ClientError::NoWorker { source, .. }) => {
             return match state.hold() {
                 Ok(hold) => Ok((false, hold)),
@@ -128,7 +128,7 @@ fn resolved(named: &Path) -> Result<PathBuf> {
     named.canonicalize().with_context(|| format!("cannot see where {} leads", named.display()))
 }
 
-/// Removes a state directory that nobody else can take meanwhile.
+/// Removes a state directory that no worker can take meanwhile.
 async fn remove(root: &Path, hold: Hold) -> Result<()> {
     // Before the directory goes: what a killed warden left is found by it.
     let cleared = match parts::warden_program() {

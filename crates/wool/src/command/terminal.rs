@@ -112,7 +112,7 @@ fn style(template: &str) -> ProgressStyle {
 pub(super) fn say(text: &str) {
     let mut stderr = io::stderr().lock();
     let text = if stderr.is_terminal() { tame(text) } else { text.into() };
-    // Nobody is there to be told that stderr is closed.
+    // Where stderr is closed, nothing can be told.
     drop(writeln!(stderr, "{text}"));
 }
 
@@ -124,7 +124,7 @@ pub(super) fn pass_on(bytes: &[u8]) -> Result<()> {
     write_out(tame(&String::from_utf8_lossy(bytes)).as_bytes())
 }
 
-/// For a terminal: control characters are shown and not obeyed, whoever wrote them. Lines and tabs stay.
+/// Text for a terminal: control characters are shown and have no effect. Lines and tabs stay.
 fn tame(text: &str) -> Cow<'_, str> {
     let obeyed = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
     if !text.contains(obeyed) {
@@ -163,7 +163,7 @@ fn told(detail: &ErrorDetail) -> String {
     format!("{lines}\n{}: {}", detail.r#type, detail.message)
 }
 
-/// Rows as aligned columns. Control characters, which may come from whoever named something, are told, not sent to the terminal.
+/// Rows as aligned columns. Control characters, which names may hold, are shown and not sent to the terminal.
 pub(super) fn columns(rows: &[Vec<String>]) -> String {
     let plain = |cell: &String| match cell.contains(char::is_control) {
         true => cell.escape_debug().to_string(),

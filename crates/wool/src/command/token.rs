@@ -163,7 +163,7 @@ async fn ask(global: &Global, client: Client, request: TokenRequest) -> Result<T
     }
 }
 
-/// A file for nobody else's eyes. One that is there may be open to others, or be a link that somebody laid out.
+/// Makes a file that only its owner can read. A file that is there may be open to others, or be a link of another user.
 fn make(file: &Path) -> Result<File> {
     let mut options = OpenOptions::new();
     let made = options.write(true).create_new(true).mode(0o600).open(file);

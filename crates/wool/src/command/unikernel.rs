@@ -18,7 +18,7 @@ pub(super) async fn run(run: &RunUnikernel) -> Result<ExitCode> {
         File::open(&run.file).with_context(|| format!("cannot open {}", run.file.display()))?;
     let mut command = Command::new(&program);
     command.arg("unikernel").arg(&run.argument).args(&run.requests);
-    // Whoever is killed drops nothing: the program would go on with nobody who ends it.
+    // A killed process drops nothing: its program would go on without end.
     die_with_starter(command.as_std_mut());
     let mut child =
         command.stdin(Stdio::from(file)).kill_on_drop(true).spawn().with_context(|| {

@@ -112,8 +112,8 @@ fn settings(global: &Global, up: &Up) -> Result<Config> {
     Ok(Config::read(&flags(global, up))?)
 }
 
-/// How to start a worker that nobody configured for this moment: when its port is taken, on a free one. It is found by
-/// its socket all the same.
+/// How to start a worker that a command needs: on a free port when the configured one is taken. Its socket finds it all
+/// the same.
 pub(super) fn beside_others(global: &Global) -> Result<Up> {
     let listen = Config::read(&flags(global, &Up::default()))?.listen;
     let free = std::net::TcpListener::bind(listen).is_ok();
@@ -121,7 +121,7 @@ pub(super) fn beside_others(global: &Global) -> Result<Up> {
     Ok(Up { listen: (!free).then_some(elsewhere), ..Up::default() })
 }
 
-/// What whoever wants a worker makes of one that is there.
+/// What a command that needs a worker does with one that is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Another {
     /// It is in the way.
@@ -133,7 +133,7 @@ pub(super) enum Another {
 /// Starts a worker that outlives this command, and waits until it answers.
 ///
 /// ```text
-///   the right to start ──► nobody holds the directory ──► spawn ──► it answers ──► right dropped
+///   the right to start ──► no process holds the directory ──► spawn ──► it answers ──► right dropped
 ///        │ another has it        │ a worker runs, or starts
 ///        └── waits               └── refused; or waits until it answers, or lets go
 /// ```
@@ -201,7 +201,7 @@ pub(super) fn of_state(global: &Global) -> String {
     global.state.as_ref().map(quoted).unwrap_or_default()
 }
 
-/// Says once that somebody else is waited for.
+/// Says once that another command is waited for.
 #[derive(Debug, Default)]
 struct Waits(std::cell::Cell<bool>);
 

@@ -41,16 +41,16 @@ pub enum ConfigError {
     /// The file cannot be read.
     #[error("cannot read the configuration {path}")]
     Unreadable {
-        /// Which file.
+        /// The file's path.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
     /// The file is no TOML.
     #[error("{path} is no valid TOML: {reason}")]
     Syntax {
-        /// Which file.
+        /// The file's path.
         path: PathBuf,
         /// Where and what.
         reason: String,
@@ -96,7 +96,7 @@ pub enum ConfigError {
     /// Nothing could be done with it.
     #[error("{setting} = 0 {why}: leave it out for the default, or write more")]
     Nothing {
-        /// Which setting.
+        /// The setting's key.
         setting: &'static str,
         /// What it would mean.
         why: &'static str,
@@ -111,17 +111,17 @@ pub enum ConfigError {
 /// What the command line says.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
-    /// `--config`
+    /// The value of `--config`.
     pub config: Option<PathBuf>,
-    /// `--listen`
+    /// The value of `--listen`.
     pub listen: Option<String>,
-    /// `--state`
+    /// The value of `--state`.
     pub state: Option<PathBuf>,
-    /// `--python`
+    /// The value of `--python`.
     pub python: Option<String>,
-    /// `--user`
+    /// The value of `--user`.
     pub user: Option<String>,
-    /// `--strict`
+    /// Whether `--strict` was given.
     pub strict: bool,
 }
 

@@ -29,7 +29,7 @@ pub enum BuildFromSource {
     /// It is built in a sandbox, without a network.
     #[default]
     Sandbox,
-    /// It is refused.
+    /// Packages without a wheel are refused.
     Never,
 }
 

@@ -20,7 +20,7 @@ use crate::config::{Config, Flags};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
-    /// All there.
+    /// The machine has it all.
     Ok,
     /// It works, with less: slower, or a limit is not enforced.
     Degraded,
@@ -33,7 +33,7 @@ pub enum Level {
 pub struct Finding {
     /// What was looked at.
     pub what: String,
-    /// How bad it is.
+    /// How much is missing.
     pub level: Level,
     /// What was found.
     pub found: String,
@@ -42,7 +42,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// All is well.
+    /// A check that found all it needs.
     pub fn ok(what: &str, found: impl Into<String>) -> Self {
         Self { what: what.to_owned(), level: Level::Ok, found: found.into(), advice: String::new() }
     }

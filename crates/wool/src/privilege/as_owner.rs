@@ -1,4 +1,4 @@
-//! Root, in the state directory of somebody else, does what it does there as that somebody.
+//! Root acts as the owner of a state directory while it works in one that is not root's.
 //!
 //! Whatever is in such a directory may be a link to anywhere, laid out for root to follow. It leads its owner nowhere
 //! that he could not go himself.
@@ -20,7 +20,7 @@ pub(crate) struct AsOwner {
 }
 
 impl AsOwner {
-    /// Of whoever a path belongs to; none when this process is not root's, or nobody else's path that is.
+    /// The owner of a path; none when this process is not root's, or the path is root's own.
     ///
     /// # Errors
     /// When root cannot take the account's place.
@@ -73,8 +73,8 @@ impl Drop for AsOwner {
     }
 }
 
-/// Removes everything in a directory, some names after all others and in their order: whoever is interrupted leaves them
-/// there. The caller acts as the directory's owner, who need not be the one who may remove it itself.
+/// Removes everything in a directory, some names after all others and in their order: an interrupted removal leaves them
+/// there. The caller acts as the directory's owner, which need not be allowed to remove the directory itself.
 ///
 /// # Errors
 /// When something cannot be removed.

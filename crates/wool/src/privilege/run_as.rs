@@ -123,7 +123,7 @@ fn prepare(user: &User, config: &Config, up: &Up) -> Result<Command> {
 fn is_kept(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     let family = KEPT_FAMILIES.iter().any(|family| name.starts_with(family));
-    // For whoever asks a worker, not for one.
+    // Settings of the client, not of a worker.
     let token = name.starts_with("WOOL_TOKEN");
     KEPT.contains(&&*name) || (family && !token)
 }
@@ -160,7 +160,7 @@ fn hand_over(user: &User, state: &Path) -> Result<()> {
             state = state.display()
         )
     };
-    // By root only where nobody else can put a link in the way, from here on or before.
+    // By root only where no other user can have put a link in the way, or can do so from here on.
     if !roots_alone(parent).with_context(unusable)? {
         return Err(match fs::symlink_metadata(state) {
             Ok(there) => taken(there.uid()),
@@ -201,7 +201,7 @@ fn not_made(user: &User, state: &Path) -> anyhow::Error {
     )
 }
 
-/// Whether nobody but root can change where a path leads: what is there of it, and of where its links lead.
+/// Whether only root can change where a path leads: every part of it that exists, and every link's target.
 fn roots_alone(path: &Path) -> std::io::Result<bool> {
     let there = path.ancestors().find(|part| part.exists()).unwrap_or(Path::new("/"));
     let real = there.canonicalize()?;

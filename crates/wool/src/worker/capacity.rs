@@ -93,12 +93,12 @@ pub fn queue(config: &Config, descriptors: u64) -> usize {
     config.queue.min(usize::try_from(descriptors / 8).unwrap_or(usize::MAX))
 }
 
-/// What the quarter of the descriptors goes to that is for whoever connects.
+/// How the quarter of the descriptors that is for connections is shared out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Doors {
     /// Connections over TCP, which every user of the machine may make.
     pub tcp: usize,
-    /// Connections over the Unix socket. Its owner's own: nobody else can take them.
+    /// Connections over the Unix socket: only its owner can take them.
     pub unix: usize,
     /// Connections of each door beyond these, while they are refused or on their way out.
     pub spare: usize,

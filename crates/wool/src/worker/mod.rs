@@ -9,6 +9,7 @@
 //! Nothing of a request depends on a clean end: after `kill -9` the next start finds every acknowledged deploy, and
 //! removes the socket and address that the dead one left.
 
+mod assembly;
 pub mod capacity;
 pub(crate) mod learnt;
 pub mod pressure;
@@ -21,9 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, anyhow};
-use engine::{
-    Engine, EngineConfig, Handler, LogSink, PackageStore, Packages, SecretStore, ZygoteTree,
-};
+use engine::{Engine, EngineConfig, Handler, ZygoteTree};
 use futures_util::future;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use sandbox::Provider;
@@ -33,8 +32,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use self::assembly::{Access, Kept, UseCases};
 use self::capacity::{Doors, Means};
-use self::pressure::Memory;
 use crate::config::{Config, ConfigError};
 use crate::state_directory::{Address, Hold, State};
 use crate::worker::learnt::Learnt;
@@ -42,23 +41,11 @@ use crate::worker::wiring::{Parts, Warden};
 use doors::door::listen::{self, Behind};
 use doors::door::tls::{self, Certificates, Front};
 use doors::native::{self as api, App, Budgets, Door};
-use function::quantity::Bytes;
 use platform::access::{Admitted, Demand, Issuer, Peer, Remote, Tokens, Unprotected};
-use platform::audit::{AUDIT, Audit};
 use platform::control::Control;
+use platform::deploy::Deployer;
 use platform::deploy::builder::BuildSandboxes;
-use platform::deploy::installer::Installer;
-use platform::deploy::{self, Deployer, guest};
-use platform::functions::{Function, FunctionReader, Handlers, Registry};
-use platform::invoke::Invoker;
-use platform::limits::bucket::Rate;
-use platform::limits::quotas::Quotas;
-use platform::logs::{Logs, Rotation};
-use platform::packages::maintenance::{self as stock, Stock};
-use platform::packages::retention::Usage;
-use platform::packages::store::Shelf;
-use platform::secrets::{SecretEditor, SecretKey, Vault};
-use store_sqlite::{FileBundles, SqliteActions, SqliteFunctions, SqliteSecrets, SqliteTokens};
+use platform::functions::{Function, FunctionReader, Registry};
 
 /// A worker that listens and does not serve yet.
 #[derive(Debug)]
@@ -99,81 +86,39 @@ impl Worker {
         let state = State::open(&config.state)?;
         let hold = state.hold()?;
         let descriptors = sys::descriptors::raise(0);
-        let Access { tokens, vault, audit } = Access::open(&config, &state)?;
-        let listening = Listening::bind(config, &state, &tokens)?;
+        let access = Access::open(&config, &state)?;
+        let listening = Listening::bind(config, &state, &access.tokens)?;
         let Listening { config, url, tcp, unix, certificates, admitted } = listening;
         let metrics = recorder()?;
         // Later than the listeners: a taken port is the commonest failure, and an upgrade takes its time.
-        hold.upgrade(&audit)?;
-        let store = layers::Store::open(state.root())?;
-        let registry = Arc::new(functions(&state, &store)?);
-        let logs = Arc::new(start_logs(&config, &state, &registry)?);
-        deploy::forget_hidden(&registry, &logs, &vault).await?;
-        let budget = config.install_cache_bytes.0;
-        // Before there is a warden: nothing runs from these directories yet.
-        guest::renew(&store, &registry, &wiring::guest_files());
-        stock::tidy(&store, &registry, budget)?;
+        hold.upgrade(&access.audit)?;
+        let kept = Kept::open(&config, &state, access).await?;
         let Parts { provider, workshop, builds, warden, unenforced } =
             parts(&config, &state).await?;
-        let sink = Arc::clone(&logs) as Arc<dyn LogSink>;
-        let shelf = Arc::new(Shelf::new(store.clone())) as Arc<dyn PackageStore>;
-        let seed = seed(&config)?;
-        let packages = Packages { store: Some(shelf), seed: seed.clone() };
+        let seed = assembly::seed(&config)?;
         let held = warden.as_ref().map(|warden| warden.sandboxes);
         let means = Means::of(&Host::probe(), descriptors, held);
         let capacity = capacity::chosen(means.capacity(), &config);
         let settings = EngineConfig {
             sandboxes: capacity.sandboxes,
             queue: capacity::queue(&config, descriptors),
-            ..engine_config(&config)
+            ..assembly::engine_config(&config)
         };
-        let secrets = Arc::clone(&vault) as Arc<dyn SecretStore>;
-        let engine = Engine::with_stores(Arc::clone(&provider), settings, sink, packages, secrets);
-        let usage = Arc::new(Usage::new(Arc::clone(&registry), Arc::clone(&engine)));
-        let networks = Arc::new(config.networks());
-        let quotas = Arc::new(Quotas::new(config.tenants.clone()));
-        let deployer = Deployer::new(
-            workshop,
-            Arc::clone(&registry),
-            Arc::clone(&engine),
-            Arc::clone(&usage),
-            Arc::clone(&networks),
-            Arc::clone(&quotas),
-            Arc::clone(&vault),
-        );
-        let deployer = deployer.waiting(config.index_timeout.0).tidying(Arc::clone(&logs));
-        let deployer = Arc::new(deployer);
-        let (bounds, indexes) = (config.package_bounds(), config.indexes()?);
-        let installer = Installer::new(store.clone(), builds.clone(), bounds, indexes);
-        let invoker = Invoker::new(
-            Arc::clone(&registry),
-            Arc::clone(&deployer),
-            networks,
-            Arc::clone(&quotas),
-            Arc::clone(&engine),
-        );
-        let stock = Stock::new(
-            store,
-            Arc::clone(&registry),
-            usage,
-            Arc::clone(&deployer),
-            Arc::clone(&engine),
-            installer,
-            budget,
-        );
+        let engine = kept.engine(&provider, settings, seed.clone());
         let stop = CancellationToken::new();
         let control = Control::new(
             Arc::clone(&engine),
-            Arc::clone(&registry),
-            Arc::clone(&logs),
+            Arc::clone(&kept.registry),
+            Arc::clone(&kept.logs),
             metrics.clone(),
             state.root().to_owned(),
             stop.clone(),
         );
-        let secrets = SecretEditor::new(vault, Arc::clone(&registry), Arc::clone(&engine), quotas);
+        let cases = UseCases::of(&config, &kept, &engine, workshop, builds.clone())?;
         let doors = Doors::of(&config, descriptors);
         let (run, deploy) = (config.run_bodies(), config.deploy_bodies());
         let (own_run, own_deploy) = config.own_bodies();
+        let Kept { access: Access { tokens, audit, .. }, registry, logs, .. } = kept;
         let app = Arc::new(App {
             tcp_budgets: Budgets::new(run, deploy, doors.tcp_bundles, doors.tcp),
             unix_budgets: Budgets::new(own_run, own_deploy, doors.unix_bundles, doors.unix),
@@ -184,10 +129,10 @@ impl Worker {
             tokens,
             audit,
             functions: FunctionReader::new(Arc::clone(&registry), Arc::clone(&engine)),
-            deployer,
-            invoker,
-            secrets,
-            stock: Arc::new(stock),
+            deployer: cases.deployer,
+            invoker: cases.invoker,
+            secrets: cases.secrets,
+            stock: Arc::new(cases.stock),
             logs,
             control,
             url,
@@ -246,8 +191,9 @@ impl Worker {
             async move {
                 let given = seed.or_else(|| learnt.read());
                 let prepared = async {
-                    make_again(&registry, &deployer).await;
-                    prepare(&registry, &engine, prepared, given).await;
+                    // Side by side: what waits for an index holds up no zygote.
+                    let again = make_again(&registry, &deployer);
+                    future::join(again, prepare(&registry, &engine, prepared, given)).await;
                 };
                 let prepared = stop.run_until_cancelled(prepared).await.is_some();
                 if prepared {
@@ -329,24 +275,6 @@ pub fn stop_on_signals(stop: CancellationToken) -> Result<()> {
     Ok(())
 }
 
-/// Who may do what, and what was done.
-struct Access {
-    tokens: Arc<Tokens>,
-    vault: Arc<Vault>,
-    audit: Arc<Audit>,
-}
-
-impl Access {
-    fn open(config: &Config, state: &State) -> Result<Self> {
-        let tokens = Arc::new(Tokens::open(Box::new(SqliteTokens::open(&state.access())?))?);
-        let key = SecretKey::find(config.secret_key_file.as_deref(), &state.secret_key())?;
-        let secrets = Box::new(SqliteSecrets::open(&state.secrets())?);
-        let vault = Arc::new(Vault::open(secrets, &key)?);
-        let audit = Audit::new(Box::new(SqliteActions::open(&state.audit())?), AUDIT);
-        Ok(Self { tokens, vault, audit: Arc::new(audit) })
-    }
-}
-
 /// Where a worker listens, bound and not served yet.
 struct Listening {
     /// The settings, in which `listen` says which port it is.
@@ -377,52 +305,6 @@ impl Listening {
     }
 }
 
-fn functions(state: &State, store: &layers::Store) -> Result<Registry> {
-    let handlers = Handlers::open(store.clone(), &state.handlers())?;
-    let bundles = Arc::new(FileBundles::open(&state.bundles())?);
-    let kept = Box::new(SqliteFunctions::open(&state.functions())?);
-    Ok(Registry::open(kept, bundles, handlers)?)
-}
-
-fn start_logs(config: &Config, state: &State, registry: &Arc<Registry>) -> Result<Logs> {
-    let rotation = Rotation { bytes: config.log_bytes.0, files: config.internals.log_files.max(1) };
-    let (each_second, burst) = (config.log_rate.0 as f64, config.log_bytes.0 as f64);
-    let rate = Rate { each_second, burst };
-    let logs = Logs::start(&state.logs(), rotation, rate, Arc::clone(registry));
-    logs.context("cannot start writing logs")
-}
-
-fn engine_config(config: &Config) -> EngineConfig {
-    let defaults = EngineConfig::default();
-    let cap = |bytes: Option<Bytes>| bytes.map_or(u64::MAX, |bytes| bytes.0);
-    EngineConfig {
-        handler_cache: config.handler_cache,
-        memory_bytes: config
-            .cache_memory
-            .map_or_else(|| Memory::look(&config.internals.proc).available / 2, |bytes| bytes.0),
-        handler_cache_bytes: cap(config.internals.handler_cache_bytes),
-        zygote_bytes: cap(config.internals.zygote_bytes),
-        idle: config.idle.0,
-        zygote_idle: config.internals.zygote_idle.0,
-        zygotes: config.zygotes(),
-        creations: config.internals.creations.unwrap_or(defaults.creations),
-        zygote_sandboxes: capacity::of_a_zygote(config),
-        reply_bytes: usize::try_from(config.reply_body.0).unwrap_or(usize::MAX),
-        ..defaults
-    }
-}
-
-/// The tree of zygotes to start from.
-fn seed(config: &Config) -> Result<Option<ZygoteTree>> {
-    let Some(file) = &config.internals.zygote_seed else { return Ok(None) };
-    let text = std::fs::read(file)
-        .with_context(|| format!("cannot read the tree of zygotes {}", file.display()))?;
-    let tree = api::read_tree(&text).with_context(|| {
-        format!("{} is no tree of zygotes as `wool zygotes --json` prints it", file.display())
-    })?;
-    Ok(Some(tree))
-}
-
 /// The process's one metrics recorder.
 fn recorder() -> Result<PrometheusHandle> {
     static RECORDER: Mutex<Option<PrometheusHandle>> = Mutex::new(None);
@@ -449,8 +331,8 @@ async fn upkeep(metrics: PrometheusHandle, stop: CancellationToken) {
 }
 
 /// Keeps one of the runtime's threads for blocking work alive, which would end after ten idle seconds: without any,
-/// where no thread can be made at that moment, `spawn_blocking` panics. What waits for one of them because no other could
-/// be made is seen to here, too: otherwise by whoever comes next with such work, be it in an hour.
+/// where no thread can be made at that moment, `spawn_blocking` panics. Work that waits for
+/// one of them because no other could be made runs here, too: otherwise it would wait for the next such work.
 async fn keep_a_thread(stop: CancellationToken) {
     let mut every = tokio::time::interval(Duration::from_secs(2));
     while stop.run_until_cancelled(every.tick()).await.is_some() {

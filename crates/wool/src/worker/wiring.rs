@@ -167,7 +167,7 @@ impl Warden {
         }
     }
 
-    /// Waits until the warden has removed everything and gone, whoever still holds the provider: a connection that was cut,
+    /// Waits until the warden has removed everything and gone, though the provider may still be held: a connection that was cut,
     /// a deploy that goes on.
     pub(crate) async fn gone(mut self) {
         self.counting.abort();

@@ -25,18 +25,18 @@ pub enum CertificateError {
     /// The file cannot be read, or holds none.
     #[error("cannot read a PEM certificate from {path} (tls_certificate)")]
     Certificate {
-        /// Which file.
+        /// The file's path.
         path: PathBuf,
-        /// Why.
+        /// The error of the PEM reader.
         #[source]
         source: pem::Error,
     },
     /// The file cannot be read, or holds none.
     #[error("cannot read a PEM private key from {path} (tls_key)")]
     Key {
-        /// Which file.
+        /// The file's path.
         path: PathBuf,
-        /// Why.
+        /// The error of the PEM reader.
         #[source]
         source: pem::Error,
     },

@@ -13,19 +13,19 @@ use tokio_rustls::{Accept, TlsAcceptor};
 
 /// The TCP listener; with what makes handshakes, when there is a certificate.
 pub struct Front {
-    /// Who connects.
+    /// Accepts the connections.
     pub listener: TcpListener,
-    /// With TLS.
+    /// Makes the handshake; none: plain HTTP.
     pub tls: Option<TlsAcceptor>,
 }
 
 /// One connection. The handshake is made when it is read from or written to first.
 pub enum Line {
-    /// Without TLS.
+    /// A connection without TLS.
     Plain(TcpStream),
     /// Before its handshake.
     Shaking(Box<Accept<TcpStream>>),
-    /// With TLS.
+    /// A connection with TLS.
     Tls(Box<TlsStream<TcpStream>>),
     /// After a handshake that failed.
     Broken,
@@ -121,7 +121,7 @@ impl AsyncWrite for Line {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Whoever hangs up before a handshake, or after one that failed, has nobody to say farewell to.
+        // Without a completed handshake there is no TLS session to close.
         match &mut *self {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
             Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),

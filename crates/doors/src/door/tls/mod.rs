@@ -4,7 +4,7 @@
 //!   accept ─► Line ─► the first byte is read or written: handshake ─► HTTP
 //! ```
 //!
-//! The handshake is made by whoever serves the connection and within the same limits: no slow client holds up the listener.
+//! The task that serves a connection makes its handshake, within the same limits: no slow client holds up the listener.
 //! At SIGHUP the certificate is read again; one that does not fit is told, and the one before stays.
 
 mod certificate;

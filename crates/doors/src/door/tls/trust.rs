@@ -16,18 +16,18 @@ pub enum TrustError {
     /// The file cannot be read, or holds none.
     #[error("cannot read PEM certificates from {path} (--ca)")]
     Unreadable {
-        /// Which file.
+        /// The file's path.
         path: PathBuf,
-        /// Why.
+        /// The error of the PEM reader.
         #[source]
         source: pem::Error,
     },
     /// A certificate is not understood.
     #[error("a certificate in {path} (--ca) is not understood")]
     Strange {
-        /// Which file.
+        /// The file's path.
         path: PathBuf,
-        /// Why.
+        /// The error of the TLS library.
         #[source]
         source: tokio_rustls::rustls::Error,
     },

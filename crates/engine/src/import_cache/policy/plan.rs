@@ -61,47 +61,7 @@ pub(crate) fn plan(
     let mut benefit = Benefit::new(entries, demands, unseen_ratio);
     // Where there is room, a gain for returning locks is enough: new locks cannot lose.
     let even = EVEN * (1.0 - unseen_ratio);
-    let mut offers: Vec<ScoredCandidate<'_>> = Vec::new();
-    let mut seen: HashMap<(usize, Set), usize> = HashMap::new();
-    for Candidate { domain, pieces, estimate } in candidates(entries, &benefit, catalog) {
-        let (sees, modules, estimate) = read(catalog, &pieces, estimate);
-        if modules.is_empty() || refused(domain, &sees, &modules) {
-            continue;
-        }
-        let price = price_of(entries, domain, &sees, &modules, &estimate);
-        match seen.entry((domain, modules.clone())) {
-            // Take the lowest price of any handler that would use it: a lie that it costs much
-            // reaches others.
-            Occupied(there) => {
-                let offer = &mut offers[*there.get()];
-                // And the fewest lookups, for the same reason.
-                let lookups = lookups(entries, domain, &sees, &modules, &estimate);
-                if lookups != offer.lookups {
-                    let gain = benefit.gain(domain, &sees, &modules, &lookups);
-                    if gain > offer.gain {
-                        (offer.gain, offer.lookups) = (gain, lookups);
-                    }
-                }
-                if price.milliseconds < offer.price.milliseconds {
-                    (offer.price, offer.estimate) = (price, estimate);
-                }
-            }
-            Vacant(new) => {
-                new.insert(offers.len());
-                let lookups = lookups(entries, domain, &sees, &modules, &estimate);
-                let gain = benefit.gain(domain, &sees, &modules, &lookups);
-                offers.push(ScoredCandidate {
-                    gain,
-                    domain,
-                    sees,
-                    modules,
-                    lookups,
-                    price,
-                    estimate,
-                });
-            }
-        }
-    }
+    let mut offers = scored(entries, &benefit, catalog, refused);
     // Even at no price: a zygote that no handler may use is of no use.
     offers.retain(|offer| {
         offer.gain > 0.0
@@ -153,6 +113,57 @@ pub(crate) fn plan(
         }
     }
     None
+}
+
+/// All candidates that may be made, each once, with what it would gain and cost.
+fn scored<'a>(
+    entries: &[Entry],
+    benefit: &Benefit<'a>,
+    catalog: &'a Catalog,
+    refused: impl Fn(usize, &Set, &Set) -> bool,
+) -> Vec<ScoredCandidate<'a>> {
+    let mut offers: Vec<ScoredCandidate<'a>> = Vec::new();
+    let mut seen: HashMap<(usize, Set), usize> = HashMap::new();
+    for Candidate { domain, pieces, estimate } in candidates(entries, benefit, catalog) {
+        let (sees, modules, estimate) = read(catalog, &pieces, estimate);
+        if modules.is_empty() || refused(domain, &sees, &modules) {
+            continue;
+        }
+        let price = price_of(entries, domain, &sees, &modules, &estimate);
+        match seen.entry((domain, modules.clone())) {
+            // Take the lowest price of any handler that would use it: a lie that it costs much
+            // reaches others.
+            Occupied(there) => {
+                let offer = &mut offers[*there.get()];
+                // And the fewest lookups, for the same reason.
+                let lookups = lookups(entries, domain, &sees, &modules, &estimate);
+                if lookups != offer.lookups {
+                    let gain = benefit.gain(domain, &sees, &modules, &lookups);
+                    if gain > offer.gain {
+                        (offer.gain, offer.lookups) = (gain, lookups);
+                    }
+                }
+                if price.milliseconds < offer.price.milliseconds {
+                    (offer.price, offer.estimate) = (price, estimate);
+                }
+            }
+            Vacant(new) => {
+                new.insert(offers.len());
+                let lookups = lookups(entries, domain, &sees, &modules, &estimate);
+                let gain = benefit.gain(domain, &sees, &modules, &lookups);
+                offers.push(ScoredCandidate {
+                    gain,
+                    domain,
+                    sees,
+                    modules,
+                    lookups,
+                    price,
+                    estimate,
+                });
+            }
+        }
+    }
+    offers
 }
 
 /// What a zygote of the candidate's pieces would see and import, and the estimate for it: that of
