@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: help house build demo test check doctor check-aarch64 bench sim soak compatibility fuzz escape test-vm test-svm clean need-rust need-python
+.PHONY: help evidence house build demo test check doctor check-aarch64 bench sim soak compatibility fuzz escape test-vm test-svm clean need-rust need-python
 
 PYTHON ?= python3
 VENV := .venv
@@ -11,23 +11,30 @@ STATE ?= $(CURDIR)/.demo
 unexport PYTHONDONTWRITEBYTECODE
 
 help:
-	@echo "make demo     build wool, run the examples with their cold starts broken down by stage"
-	@echo "make test     every test: Rust, the guest's pytest, end to end in real containers"
-	@echo "make check    formatting and lints"
-	@echo "make check-aarch64 whether what is shipped compiles for aarch64, with Debian's compiler in a chroot (root)"
-	@echo "make bench    FIG=sock_fig14 and others, ON=3.12: with that Python; see docs/developer/benchmarking.md"
-	@echo "make sim      TRACE=directory: judge the import cache's policies on recorded requirement sets"
-	@echo "make soak     MINUTES=30 CALLS=... SEED=...: load and faults together, and what must hold nevertheless"
-	@echo "make compatibility ON=3.12 ONLY=regex: popular libraries and frameworks in every way of making an instance;"
-	@echo "               INTO=directory writes the table; with uv they run under a plain Python first"
-	@echo "make fuzz     MINUTES=10 TARGETS=...: bytes that nobody would write, to whatever reads those of strangers,"
-	@echo "               and requests to the HTTP API (target http_api)"
-	@echo "make escape   attack sandboxes, machines and their monitors, with every defence and without each: prints the tables (root)"
-	@echo "make test-vm  the end-to-end tests on Debian's stock kernel, under qemu"
-	@echo "make test-svm the micro-VM engine's tests on upstream KVM, emulated by qemu: nested and shadow paging"
-	@echo "make house    how much code there is, in what words, and which files stand in a circle"
-	@echo "make doctor   what this machine can do"
-	@echo "make clean    remove what was built and what the demo left"
+	@echo "make build     build the four programs into target/release"
+	@echo "make demo      build, and run the examples with their cold starts broken down by stage"
+	@echo "make test      run every test: Rust, the guest's pytest, end to end in real containers"
+	@echo "make check     check formatting and lints"
+	@echo "make bench     FIG=sock_fig14 ON=3.12: make a figure; docs/developer/benchmarking.md lists them"
+	@echo "make evidence  WHICH=…: gather one kind of evidence; without WHICH, list the kinds"
+	@echo "make house     count the code, its words and its circles"
+	@echo "make doctor    say what this machine can do"
+	@echo "make clean     remove what was built and what the demo left"
+
+evidence:
+	@case "$(WHICH)" in \
+	soak|compatibility|fuzz|escape|sim|test-vm|test-svm|check-aarch64) $(MAKE) --no-print-directory $(WHICH);; \
+	"") printf '%s\n' \
+	"WHICH=soak           MINUTES=30 CALLS=… SEED=…: load and faults together, and what must hold" \
+	"WHICH=compatibility  ON=3.12 ONLY=regex INTO=directory: libraries and frameworks in every way of making an instance" \
+	"WHICH=fuzz           MINUTES=10 TARGETS=…: every reader of untrusted bytes, and the HTTP API (target http_api)" \
+	"WHICH=escape         attack sandboxes, machines and monitors, with every defence and without each (root)" \
+	"WHICH=sim            TRACE=directory: judge the import cache's policies on recorded requirement sets" \
+	"WHICH=test-vm        run the end-to-end tests on Debian's stock kernel, under qemu" \
+	"WHICH=test-svm       run the micro-VM engine's tests on upstream KVM, emulated by qemu" \
+	"WHICH=check-aarch64  compile what is shipped for aarch64, in a chroot (root)";; \
+	*) echo "error: no evidence called '$(WHICH)': make evidence lists the kinds"; exit 1;; \
+	esac
 
 need-rust:
 	@command -v cargo >/dev/null || { echo "error: no Rust toolchain; get one from https://rustup.rs"; exit 1; }
