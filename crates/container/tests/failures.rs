@@ -1,4 +1,4 @@
-//! A failed step of the warden leaves nothing behind, whichever step it was.
+//! A failed step of the warden leaves nothing behind. Each step is made to fail once.
 
 mod support;
 

@@ -18,7 +18,7 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// What stands for a lock of which only the directory is known.
+    /// Stands for a lock whose directory alone is known.
     pub(crate) fn whole_lock(packages: &Layer) -> Self {
         let (name, version, modules) = (String::new(), String::new(), Vec::new());
         Self { name, version, wheel: packages.to_string(), modules }

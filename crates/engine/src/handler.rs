@@ -92,7 +92,7 @@ pub struct Handler {
     /// Modules that it brings itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub own: Vec<String>,
-    /// Distributions that it locked of which the first has code in the place of the second's.
+    /// Pairs of locked distributions: the first has code in the place of the second's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clashes: Vec<(String, String)>,
     /// Limits of each instance.
