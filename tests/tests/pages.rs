@@ -30,7 +30,7 @@ fn the_commands_of_the_functions_page_do_what_the_page_shows() {
 
 #[test]
 fn the_commands_of_the_packages_page_do_what_the_page_shows() {
-    try_out("packages", Start::Before, Packages::FromTheIndex, 1);
+    try_out("packages", Start::Before, Packages::FromTheIndex, 3);
 }
 
 #[test]
