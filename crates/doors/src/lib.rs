@@ -3,6 +3,7 @@
 //! ```text
 //!   bytes ──► door (listen, TLS, connections, heads) ──► native (who asks, routes, bodies) ──► platform ──► bytes
 //! ```
+//! `native` is Lambswool's own API. `door` calls it back for one thing: refusals that no route has made.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! SpecialNetwork-purpose addresses: IANA's registries (RFC 6890), and the metadata services of
+//! Special-purpose addresses: IANA's registries (RFC 6890), and the metadata services of
 //! clouds.
 
 use std::net::{Ipv4Addr, Ipv6Addr};

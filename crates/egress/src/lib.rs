@@ -18,6 +18,7 @@
 //!
 //! **Callers.** `container` sends the proxy its orders ([`control`]); `platform` checks a deploy's
 //! destinations against the same [`Rules`]; the warden executes `wool-egress` (`main.rs`).
+//! `crates/container/tests/egress.rs` tests this crate on the real kernel.
 //!
 //! **Guarantees.** A sandbox never learns a name's real address, so it cannot keep one: each
 //! connection to a name is resolved and judged anew, and the judged address is the one connected

@@ -1,4 +1,5 @@
-//! The policy of one sandbox: its destinations, and the names it has looked up.
+//! The policy of one sandbox: its destinations, and the names it has looked up. What the operator
+//! allows to all sandboxes is in [`crate::rules`].
 
 use std::collections::HashMap;
 use std::io;

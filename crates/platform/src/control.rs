@@ -1,4 +1,4 @@
-//! How the worker is, and stopping it.
+//! Status of the worker, metrics, zygotes, and stopping it.
 
 use std::path::PathBuf;
 use std::sync::Arc;

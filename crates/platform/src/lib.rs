@@ -5,7 +5,9 @@
 //!    who asks   may the caller?        └── limits, network_policy: what the operator allows
 //! ```
 //!
-//! Every use case that a door calls takes an [`access::Permit`] for that action: a door cannot forget to ask.
+//! Every use case that acts for a caller takes an [`access::Permit`] for that action: a door cannot forget to ask. Without
+//! one there is only what finds out who asks, tells more of what a permit has shown, or acts for the worker itself. Audit
+//! lines, and bounds of bodies, are the doors'.
 //!
 //! Nothing here knows HTTP, the command line, or a file of settings.
 

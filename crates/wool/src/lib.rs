@@ -1,7 +1,7 @@
 //! The program `wool`: its commands, its settings, and the worker that puts the parts together.
 //!
 //! ```text
-//!   wool up      ──► worker ──► config, state_directory, privilege ──► wiring: providers, platform, doors ──► serve
+//!   wool up      ──► worker ──► config, state_directory, privilege ──► wiring: providers ──► assembly: stores, platform ──► serve: doors
 //!   wool deploy… ──► command ──► client ──HTTP──► the worker's door
 //!   wool doctor  ──► doctor: what this machine has, and what the settings ask of it
 //! ```

@@ -1,4 +1,10 @@
 //! What stands between a socket and a request: listeners, TLS, how many connections there may be, and what their heads say.
+//!
+//! ```text
+//!   listen (accept) ──► connections (a seat, or 503) ──► tls ──► heads (checked as they come) ──► the router behind it
+//!                                                                      replies ◄── slow_reader ◄──┘
+//! ```
+//! The router comes from outside ([`listen::Behind`]). Refusals before it are in the API's form (`native`).
 
 pub mod connections;
 pub mod heads;

@@ -11,7 +11,7 @@ use axum::response::Response;
 use super::error::{ApiError, ErrorType};
 use platform::audit::{self, Action, Among, Audit, BROKE_OFF, UNANSWERED};
 
-/// What it is called that a function goes because another needs its room.
+/// The action's name in the audit log where a function is removed to make room for another.
 const GIVE_WAY: &str = "give way";
 
 /// An action under way. Dropping the last handle of it writes its line.

@@ -1,6 +1,6 @@
 //! Which action each route is: what an action takes of its caller is `platform::access`'s to say.
 //!
-//! A route that is not in here is an administrator's (`tests/tests/access.rs` fails for it, too).
+//! A route that is not in here is an administrator's (`crates/wool/tests/access.rs` fails for it, too).
 
 use axum::http::Method;
 
@@ -12,8 +12,8 @@ use Action::{
     SetSecret, ShowFunction, Stop, Unlisted, VerifyPackages,
 };
 
-/// A route: its method, its path, and its action. None: its answer holds nothing that is not in the program, and no caller
-/// is asked for.
+/// A route: its method, its path, and its action. None: the route is open to every caller, because its answer holds nothing
+/// but what is in the program.
 type Row = (&'static str, &'static str, Option<Action>);
 
 #[rustfmt::skip]

@@ -151,7 +151,8 @@ impl Entrance {
         Some(Act::begin(Arc::clone(&self.app.audit), caller.into(), line))
     }
 
-    /// Who asks, and whose functions are meant. What is refused here leaves no audit line.
+    /// Who asks, and whose functions are meant. What is refused here leaves no audit line: strangers could push out the lines
+    /// of others (decision 11).
     fn requester(&self, request: &Request, action: Action) -> Result<Requester, Refused> {
         let caller = self.caller(request)?;
         action.check_known(&caller).map_err(Refused::NotKnown)?;

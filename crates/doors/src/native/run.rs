@@ -1,4 +1,4 @@
-//! `POST /run/{name}`: the path that has to be short.
+//! `POST /run/{name}`: calling a function. Every call passes here, so little is done.
 
 use std::io;
 use std::sync::Arc;

@@ -157,7 +157,7 @@ impl Subject for WholeName {
 
 impl Action {
     /// Refuses a caller who is not known, where the action takes one who is. It is the first part of
-    /// [`Requester::admit`], for a door that reads the tenant from what it refuses without an audit line.
+    /// [`Requester::admit`]. A door calls it before it begins an audit line, so that such refusals leave none.
     ///
     /// # Errors
     /// [`Denied::Unauthorized`].

@@ -1,4 +1,4 @@
-//! What a function finds elsewhere than who has imported its packages ahead of it.
+//! Where a function and a zygote with its packages would import different files under one name.
 //!
 //! ```text
 //!   a function looks in   its code, what its PYTHONPATH names │ its packages                       │ Python's library

@@ -214,8 +214,8 @@ impl Registry {
         self.bundles.retain(&versions.map(|version| version.record.bundle.clone()).collect())
     }
 
-    /// Whether what runs is a version of a function that is there: of one that was removed it is not, though another of that
-    /// name was deployed since. A version of both is taken for the new one's.
+    /// Whether what runs is a version of a function that is there. Of a function that was removed it is none, even where
+    /// another was deployed under its name since, unless that one has the same version.
     pub fn has(&self, handler: &Handler) -> bool {
         let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
         functions.get(&handler.whole_name()).is_some_and(|known| known.has(&handler.id))

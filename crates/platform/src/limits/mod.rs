@@ -1,4 +1,9 @@
-//! What each tenant, and each function, may take of the machine in a span of time.
+//! Quotas of tenants; how many sandboxes the host holds; what it does not enforce.
+//!
+//! ```text
+//!   quotas   what a tenant may take, as the operator says     bucket   how often something may happen, by the second
+//!   host     what this machine allows, and what it lacks, as found at the worker's start
+//! ```
 
 pub mod bucket;
 mod host;

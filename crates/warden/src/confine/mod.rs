@@ -1,5 +1,5 @@
 //! Limits, Landlock and environment of an interpreter, before it is executed. Runs in the process
-//! that becomes the interpreter.
+//! that becomes the interpreter. `filter` is its filter of system calls (seccomp), not of packets.
 
 pub mod filter;
 

@@ -14,7 +14,8 @@ pub const VERSION: u32 = 2;
 /// while `lock` is there no other worker takes it.
 pub(crate) const LAST: [&str; 2] = ["version", "lock"];
 
-/// What a release makes besides.
+/// The other names that a release makes in the directory. One that is not here makes the directory foreign
+/// ([`StateError::Foreign`]) once its `version` is gone.
 const NAMES: [&str; 19] = [
     "functions.sqlite",
     "bundles",

@@ -1,4 +1,5 @@
-//! The real parts of a worker: containers by way of the warden, and layers on disk.
+//! The real parts of a worker: containers by way of the warden, and layers on disk. `assembly` puts use cases on them; tests
+//! give it other parts.
 //!
 //! ```text
 //!   wool up ──starts, with sudo when not root──► wool-warden        goes when the worker's socket closes

@@ -1,6 +1,6 @@
 //! Which zygotes to evict, as plain functions.
 //!
-//! Each function returns places in `entries`, in the order of eviction, until the rest fits. Roots
+//! Each function returns indexes into `entries`, in the order of eviction, until the rest fits. Roots
 //! go last, and the most recently used root never. Idle instances that share the budget are evicted
 //! in between, in the given order: least saved per byte first.
 
@@ -11,7 +11,7 @@ use crate::warm_pool::Offer;
 /// Zygotes and idle instances to evict.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Victims {
-    /// Places of zygotes.
+    /// Indexes of zygotes.
     pub(crate) zygotes: Vec<usize>,
     /// Number of idle instances, from the first.
     pub(crate) idle: usize,
@@ -33,7 +33,7 @@ pub(crate) fn least_recent(entries: &[Entry], room: Capacity) -> Vec<usize> {
 
 /// SOCK §4.3: the benefit of evicting an entry is the on-disk size of the packages that it includes
 /// and its parent does not, the cost is its uses over a recent interval; the highest
-/// benefit-to-cost ratio goes first. `disk` and `uses` are by place.
+/// benefit-to-cost ratio goes first. `disk` and `uses` are by index.
 pub(crate) fn sock(entries: &[Entry], room: Capacity, disk: &[f64], uses: &[f64]) -> Vec<usize> {
     let ratio = disk.iter().zip(uses).map(|(disk, uses)| uses / disk.max(1.0));
     let ratio: Vec<f64> = ratio.collect();

@@ -1,4 +1,9 @@
 //! Decisions, as pure functions over the model: no lock, no clock, no I/O.
+//!
+//! ```text
+//!   select, forkable   which zygote a call is forked from     evict, benefit    which goes, and what each is worth
+//!   plan, candidates   which zygote to make, for whom         price             what making it costs
+//! ```
 
 pub(crate) mod benefit;
 pub(crate) mod candidates;

@@ -1,4 +1,6 @@
-//! The system calls: a table from numbers to functions, and the functions by subject.
+//! The system calls: a table from numbers to functions, and the functions by subject. A call that may wait stands in the
+//! table's `waiting_call`. `tests/compared` prints what calls return here and on the host, `tests/hostile.rs` gives them bad
+//! arguments.
 
 pub(crate) mod alarm;
 pub(crate) mod clock;

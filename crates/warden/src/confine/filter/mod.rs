@@ -278,7 +278,7 @@ mod tests {
         use std::fmt::Write;
 
         let mut page = String::from(
-            "# System calls\n\nWhat a sandbox's filter allows and refuses, written from `crates/warden/src/confine/filter` by its tests \
+            "# System calls of containers\n\nWhat a container's filter allows and refuses, written from `crates/warden/src/confine/filter` by its tests \
              (`WRITE_DOCS=1 cargo test -p warden`).\nEvery other call, including those of later kernels, is refused with \
              ENOSYS.\n\n## Allowed\n\n| group | why | calls |\n| --- | --- | --- |\n",
         );

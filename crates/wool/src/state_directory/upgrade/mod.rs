@@ -1,7 +1,11 @@
 //! Brings a state directory of version 1 up to date, once.
 //!
 //! Everything is written beside what is there. The new version's number comes last, so that an interrupted upgrade begins
-//! again from an unchanged directory.
+//! again from an unchanged directory. `tests/tests/records.rs` tests it on a directory that version 1 has made.
+//!
+//! [`VERSION`] goes up when an earlier release would lose or misread something; a table or a file that may be absent takes no
+//! new version (`docs/developer/README.md`, "What is stored"). There is one step, from 1 to 2: with a third version, being
+//! older than [`VERSION`] says no longer which steps are missing.
 
 mod audit;
 mod functions;
@@ -22,8 +26,9 @@ use super::{Hold, write_whole};
 
 impl Hold {
     /// Brings the directory to this release's version, if it holds what version 1 held. `audit` is its audit log.
-    /// Interrupted, it may leave actions there twice. What it finds decides, not the number alone: a directory that was
-    /// copied without its `version` loses nothing.
+    /// Interrupted, it may leave actions there twice. What it finds decides, not the number alone, so that a directory that
+    /// was copied without its `version` loses nothing: it is done where `functions.sqlite` is there and `version` is not
+    /// older.
     ///
     /// # Errors
     /// When something in it cannot be read or written; what version 1 held is then as it was.
