@@ -40,7 +40,7 @@ fn the_commands_of_the_http_api_page_do_what_the_page_shows() {
 
 #[test]
 fn the_commands_of_the_security_page_do_what_the_page_shows() {
-    try_out("security", Start::Before, Packages::None, 3);
+    try_out("security", Start::Before, Packages::None, 4);
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn the_commands_of_the_micro_vm_page_do_what_the_page_shows() {
 
 #[test]
 fn the_commands_of_the_operations_page_do_what_the_page_shows() {
-    try_out("operations", Start::ByItself, Packages::None, 3);
+    try_out("operations", Start::ByItself, Packages::None, 4);
 }
 
 #[test]
