@@ -1,16 +1,22 @@
 //! Functions as rows: records as JSON.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use function::{VersionId, WholeName};
-use rusqlite::{Connection, Row, Transaction, params};
+use function::{AliasName, BundleDigest, QualifierError, VersionId, WholeName};
+use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 use store::millis::{from_millis, to_millis};
-use store::{FunctionRow, Functions, MAX_VERSIONS, PastVersion, StoreError, Version};
+use store::{
+    AliasRow, FunctionRow, Functions, MAX_VERSIONS, PastVersion, PublishedVersion, StoreError,
+    Version,
+};
 
 use crate::database::{self, strange, unreadable, unwritable};
 
-const MIGRATIONS: [&str; 1] = ["CREATE TABLE versions (
+const MIGRATIONS: [&str; 2] = [
+    "CREATE TABLE versions (
          id       TEXT PRIMARY KEY,
          tenant   TEXT NOT NULL,
          name     TEXT NOT NULL,
@@ -26,7 +32,35 @@ const MIGRATIONS: [&str; 1] = ["CREATE TABLE versions (
          updated INTEGER NOT NULL,
          hidden  INTEGER NOT NULL,
          PRIMARY KEY (tenant, name)
-     ) STRICT;"];
+     ) STRICT;",
+    // `numbers` outlives its functions: no number is given twice.
+    "CREATE TABLE published (
+         tenant      TEXT NOT NULL,
+         name        TEXT NOT NULL,
+         number      INTEGER NOT NULL,
+         version     TEXT NOT NULL REFERENCES versions (id),
+         published   INTEGER NOT NULL,
+         description TEXT NOT NULL,
+         PRIMARY KEY (tenant, name, number)
+     ) STRICT;
+     CREATE TABLE numbers (
+         tenant TEXT NOT NULL,
+         name   TEXT NOT NULL,
+         last   INTEGER NOT NULL,
+         PRIMARY KEY (tenant, name)
+     ) STRICT;
+     CREATE TABLE aliases (
+         tenant      TEXT NOT NULL,
+         name        TEXT NOT NULL,
+         alias       TEXT NOT NULL,
+         number      INTEGER NOT NULL,
+         canary      INTEGER,
+         share       REAL,
+         updated     INTEGER NOT NULL,
+         description TEXT NOT NULL,
+         PRIMARY KEY (tenant, name, alias)
+     ) STRICT;",
+];
 
 const STORE: &str = "the functions";
 
@@ -60,8 +94,9 @@ impl Functions for SqliteFunctions {
                    ON CONFLICT (tenant, name) DO UPDATE SET current = ?3, updated = ?4, hidden = ?5";
         let row = params![tenant, name, id.0, to_millis(function.updated), function.hidden];
         transaction.execute(sql, row).map_err(failed)?;
-        let sql =
-            "DELETE FROM versions WHERE tenant = ?1 AND name = ?2 AND id <> ?3 AND id NOT IN (
+        let sql = "DELETE FROM versions WHERE tenant = ?1 AND name = ?2 AND id <> ?3
+                   AND id NOT IN (SELECT version FROM published WHERE tenant = ?1 AND name = ?2)
+                   AND id NOT IN (
                        SELECT id FROM versions WHERE tenant = ?1 AND name = ?2
                        ORDER BY created DESC, rowid DESC LIMIT ?4)";
         transaction.execute(sql, params![tenant, name, id.0, MAX_VERSIONS]).map_err(failed)?;
@@ -74,8 +109,13 @@ impl Functions for SqliteFunctions {
         let whole = [name.tenant(), name.name()];
         let sql = "DELETE FROM functions WHERE tenant = ?1 AND name = ?2";
         let removed = transaction.execute(sql, whole).map_err(failed)?;
-        let sql = "DELETE FROM versions WHERE tenant = ?1 AND name = ?2";
-        transaction.execute(sql, whole).map_err(failed)?;
+        for sql in [
+            "DELETE FROM aliases WHERE tenant = ?1 AND name = ?2",
+            "DELETE FROM published WHERE tenant = ?1 AND name = ?2",
+            "DELETE FROM versions WHERE tenant = ?1 AND name = ?2",
+        ] {
+            transaction.execute(sql, whole).map_err(failed)?;
+        }
         transaction.commit().map_err(failed)?;
         Ok(removed > 0)
     }
@@ -85,7 +125,7 @@ impl Functions for SqliteFunctions {
         let sql = "SELECT v.id, v.created, v.record, v.warnings, f.updated, f.hidden
                    FROM functions f JOIN versions v ON v.id = f.current ORDER BY f.tenant, f.name";
         let mut statement = self.disk.prepare(sql).map_err(failed)?;
-        let rows = statement.query_map([], |row| Ok(read(row))).map_err(failed)?;
+        let rows = statement.query_map([], |row| Ok(read_function(row))).map_err(failed)?;
         rows.map(|row| row.map_err(failed)?).collect()
     }
 
@@ -101,7 +141,112 @@ impl Functions for SqliteFunctions {
         let rows = statement.query_map([name.tenant(), name.name()], past).map_err(failed)?;
         rows.collect::<Result<_, _>>().map_err(failed)
     }
+
+    fn version(&self, name: &WholeName, id: &VersionId) -> Result<Option<Version>, StoreError> {
+        let failed = unreadable(STORE);
+        let sql = "SELECT id, created, record, warnings FROM versions
+                   WHERE tenant = ?1 AND name = ?2 AND id = ?3";
+        let whole = [name.tenant(), name.name(), &*id.0];
+        let found = self.disk.query_row(sql, whole, |row| Ok(read_version(row)));
+        found.optional().map_err(failed)?.transpose()
+    }
+
+    fn bundles(&self) -> Result<BTreeSet<BundleDigest>, StoreError> {
+        let failed = unreadable(STORE);
+        let sql = "SELECT id, created, record, warnings FROM versions";
+        let mut statement = self.disk.prepare(sql).map_err(failed)?;
+        let rows = statement.query_map([], |row| Ok(read_version(row))).map_err(failed)?;
+        rows.map(|row| Ok(row.map_err(failed)??.record.bundle)).collect()
+    }
+
+    fn publish(
+        &mut self,
+        name: &WholeName,
+        published: SystemTime,
+        description: &str,
+    ) -> Result<Option<PublishedVersion>, StoreError> {
+        let failed = unwritable(STORE);
+        let whole = [name.tenant(), name.name()];
+        let transaction = self.disk.transaction().map_err(failed)?;
+        let sql = "SELECT current FROM functions WHERE tenant = ?1 AND name = ?2";
+        let current = transaction.query_row(sql, whole, |row| row.get::<_, String>(0));
+        let Some(current) = current.optional().map_err(failed)? else { return Ok(None) };
+        let sql = "SELECT number, version FROM published WHERE tenant = ?1 AND name = ?2
+                   ORDER BY number DESC LIMIT 1";
+        let newest = transaction.query_row(sql, whole, |row| Ok((row.get(0)?, row.get(1)?)));
+        let newest: Option<(u32, String)> = newest.optional().map_err(failed)?;
+        let number = match newest {
+            Some((number, version)) if version == current => number,
+            _ => {
+                let sql = "INSERT INTO numbers (tenant, name, last) VALUES (?1, ?2, 1)
+                           ON CONFLICT (tenant, name) DO UPDATE SET last = last + 1
+                           RETURNING last";
+                let number = transaction.query_row(sql, whole, |row| row.get(0)).map_err(failed)?;
+                let sql = "INSERT INTO published
+                               (tenant, name, number, version, published, description)
+                           VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+                let published = to_millis(published);
+                let row =
+                    params![name.tenant(), name.name(), number, current, published, description];
+                transaction.execute(sql, row).map_err(failed)?;
+                number
+            }
+        };
+        let sql = format!("{PUBLISHED} WHERE p.tenant = ?1 AND p.name = ?2 AND p.number = ?3");
+        let row = params![name.tenant(), name.name(), number];
+        let one = transaction.query_row(&sql, row, |row| Ok(read_published(row)));
+        let one = one.map_err(failed)??;
+        transaction.commit().map_err(failed)?;
+        Ok(Some(one))
+    }
+
+    fn unpublish(&mut self, name: &WholeName, number: u32) -> Result<bool, StoreError> {
+        let sql = "DELETE FROM published WHERE tenant = ?1 AND name = ?2 AND number = ?3";
+        let row = params![name.tenant(), name.name(), number];
+        Ok(self.disk.execute(sql, row).map_err(unwritable(STORE))? > 0)
+    }
+
+    fn published(&self) -> Result<Vec<PublishedVersion>, StoreError> {
+        let failed = unreadable(STORE);
+        let sql = format!("{PUBLISHED} ORDER BY p.tenant, p.name, p.number");
+        let mut statement = self.disk.prepare(&sql).map_err(failed)?;
+        let rows = statement.query_map([], |row| Ok(read_published(row))).map_err(failed)?;
+        rows.map(|row| row.map_err(failed)?).collect()
+    }
+
+    fn put_alias(&mut self, name: &WholeName, alias: &AliasRow) -> Result<(), StoreError> {
+        let AliasRow { name: own, number, canary, updated, description } = alias;
+        let sql = "INSERT OR REPLACE INTO aliases
+                       (tenant, name, alias, number, canary, share, updated, description)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+        let (canary, share) = canary.unzip();
+        let (tenant, name, own) = (name.tenant(), name.name(), own.as_str());
+        let updated = to_millis(*updated);
+        let row = params![tenant, name, own, number, canary, share, updated, description];
+        self.disk.execute(sql, row).map_err(unwritable(STORE))?;
+        Ok(())
+    }
+
+    fn remove_alias(&mut self, name: &WholeName, alias: &AliasName) -> Result<bool, StoreError> {
+        let sql = "DELETE FROM aliases WHERE tenant = ?1 AND name = ?2 AND alias = ?3";
+        let row = [name.tenant(), name.name(), alias.as_str()];
+        Ok(self.disk.execute(sql, row).map_err(unwritable(STORE))? > 0)
+    }
+
+    fn aliases(&self) -> Result<Vec<(WholeName, AliasRow)>, StoreError> {
+        let failed = unreadable(STORE);
+        let sql = "SELECT tenant, name, alias, number, canary, share, updated, description
+                   FROM aliases ORDER BY tenant, name, alias";
+        let mut statement = self.disk.prepare(sql).map_err(failed)?;
+        let rows = statement.query_map([], |row| Ok(read_alias(row))).map_err(failed)?;
+        rows.map(|row| row.map_err(failed)?).collect()
+    }
 }
+
+/// Columns that [`read_published`] reads.
+const PUBLISHED: &str =
+    "SELECT v.id, v.created, v.record, v.warnings, p.number, p.published, p.description
+                         FROM published p JOIN versions v ON v.id = p.version";
 
 fn add_version(transaction: &Transaction<'_>, version: &Version) -> Result<(), StoreError> {
     let Version { id, record, created, warnings } = version;
@@ -119,21 +264,53 @@ fn add_version(transaction: &Transaction<'_>, version: &Version) -> Result<(), S
     Ok(())
 }
 
-fn read(row: &Row<'_>) -> Result<FunctionRow, StoreError> {
+/// A version from the first four columns: `id, created, record, warnings`.
+fn read_version(row: &Row<'_>) -> Result<Version, StoreError> {
     let failed = unreadable(STORE);
     let id: String = row.get(0).map_err(failed)?;
     let text = |column| row.get::<_, String>(column).map_err(failed);
     let odd =
         |column, cause: serde_json::Error| strange(format!("the version {id}"), column, cause);
-    let version = Version {
+    Ok(Version {
         record: serde_json::from_str(&text(2)?).map_err(|cause| odd("record", cause))?,
         created: from_millis(row.get(1).map_err(failed)?),
         warnings: serde_json::from_str(&text(3)?).map_err(|cause| odd("warnings", cause))?,
         id: VersionId(Arc::from(&*id)),
-    };
+    })
+}
+
+fn read_function(row: &Row<'_>) -> Result<FunctionRow, StoreError> {
+    let failed = unreadable(STORE);
     Ok(FunctionRow {
-        current: Arc::new(version),
+        current: Arc::new(read_version(row)?),
         updated: from_millis(row.get(4).map_err(failed)?),
         hidden: row.get(5).map_err(failed)?,
     })
+}
+
+fn read_published(row: &Row<'_>) -> Result<PublishedVersion, StoreError> {
+    let failed = unreadable(STORE);
+    Ok(PublishedVersion {
+        version: Arc::new(read_version(row)?),
+        number: row.get(4).map_err(failed)?,
+        published: from_millis(row.get(5).map_err(failed)?),
+        description: row.get(6).map_err(failed)?,
+    })
+}
+
+fn read_alias(row: &Row<'_>) -> Result<(WholeName, AliasRow), StoreError> {
+    let failed = unreadable(STORE);
+    let text = |column| row.get::<_, String>(column).map_err(failed);
+    let name = WholeName::stored(text(0)?, text(1)?);
+    let canary: Option<u32> = row.get(4).map_err(failed)?;
+    let share: Option<f64> = row.get(5).map_err(failed)?;
+    let odd = |cause| strange(format!("an alias of {name}"), "alias", cause);
+    let alias = AliasRow {
+        name: text(2)?.parse().map_err(|error: QualifierError| odd(error.to_string()))?,
+        number: row.get(3).map_err(failed)?,
+        canary: canary.zip(share),
+        updated: from_millis(row.get(6).map_err(failed)?),
+        description: text(7)?,
+    };
+    Ok((name, alias))
 }

@@ -1,15 +1,17 @@
 //! Functions and the records of their versions.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use function::{VersionId, VersionRecord, WholeName};
+use function::{AliasName, BundleDigest, VersionId, VersionRecord, WholeName};
 
 use crate::StoreError;
 
-/// Versions of one function that a store keeps at most: the newest, and the current one.
-pub const MAX_VERSIONS: u32 = 100;
+/// Versions of one function that a store keeps at most: the newest. The current version and the
+/// published ones are kept beside them.
+pub const MAX_VERSIONS: u32 = 20;
 
 /// One immutable version of a function.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,17 +47,47 @@ pub struct PastVersion {
     pub created: SystemTime,
 }
 
+/// A version under a number that never means another one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PublishedVersion {
+    /// 1 for the function's first.
+    pub number: u32,
+    /// The version.
+    pub version: Arc<Version>,
+    /// When it was published, to the millisecond.
+    pub published: SystemTime,
+    /// What its author says of it.
+    pub description: String,
+}
+
+/// A name for a published version, which can be pointed at another one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AliasRow {
+    /// The alias.
+    pub name: AliasName,
+    /// The number of the version that it points to.
+    pub number: u32,
+    /// A second version, and the share of the calls that it gets: above 0, at most 1.
+    pub canary: Option<(u32, f64)>,
+    /// When it was last pointed somewhere, to the millisecond.
+    pub updated: SystemTime,
+    /// What its author says of it.
+    pub description: String,
+}
+
 /// Keeps functions. The record of the current version says which function a row is of.
 pub trait Functions: Send + Debug {
     /// Adds the row's version, or finds it there, and makes it the function's current one. A version
     /// that is there keeps the time of its first deploy and gets the row's warnings. More than
-    /// [`MAX_VERSIONS`] versions of the function: the oldest go, never the current one.
+    /// [`MAX_VERSIONS`] versions of the function: the oldest go, never the current one or a published
+    /// one.
     ///
     /// # Errors
     /// When the row cannot be written.
     fn put(&mut self, function: &FunctionRow) -> Result<(), StoreError>;
 
-    /// Removes a function with all its versions. Returns whether it was there.
+    /// Removes a function with all its versions and aliases. Returns whether it was there. Numbers of
+    /// its published versions are not used again if it comes back.
     ///
     /// # Errors
     /// When the store cannot be written.
@@ -72,4 +104,58 @@ pub trait Functions: Send + Debug {
     /// # Errors
     /// When the store cannot be read.
     fn history(&self, name: &WholeName) -> Result<Vec<PastVersion>, StoreError>;
+
+    /// One version of a function, whether or not it is current. None: it is not kept.
+    ///
+    /// # Errors
+    /// When the store, or the record in it, cannot be read.
+    fn version(&self, name: &WholeName, id: &VersionId) -> Result<Option<Version>, StoreError>;
+
+    /// The digests of all kept versions' bundles.
+    ///
+    /// # Errors
+    /// When the store, or a record in it, cannot be read.
+    fn bundles(&self) -> Result<BTreeSet<BundleDigest>, StoreError>;
+
+    /// Gives a function's current version the next number; where its newest number already means
+    /// that version, returns that one as it is. None: there is no such function.
+    ///
+    /// # Errors
+    /// When the store cannot be written.
+    fn publish(
+        &mut self,
+        name: &WholeName,
+        published: SystemTime,
+        description: &str,
+    ) -> Result<Option<PublishedVersion>, StoreError>;
+
+    /// Takes a number back from its version. Returns whether it had one.
+    ///
+    /// # Errors
+    /// When the store cannot be written.
+    fn unpublish(&mut self, name: &WholeName, number: u32) -> Result<bool, StoreError>;
+
+    /// All published versions, by tenant, name and number.
+    ///
+    /// # Errors
+    /// When the store, or a record in it, cannot be read.
+    fn published(&self) -> Result<Vec<PublishedVersion>, StoreError>;
+
+    /// Adds an alias of a function, or replaces it.
+    ///
+    /// # Errors
+    /// When the store cannot be written.
+    fn put_alias(&mut self, name: &WholeName, alias: &AliasRow) -> Result<(), StoreError>;
+
+    /// Removes an alias. Returns whether it was there.
+    ///
+    /// # Errors
+    /// When the store cannot be written.
+    fn remove_alias(&mut self, name: &WholeName, alias: &AliasName) -> Result<bool, StoreError>;
+
+    /// All aliases with their functions, by tenant, name and alias.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn aliases(&self) -> Result<Vec<(WholeName, AliasRow)>, StoreError>;
 }

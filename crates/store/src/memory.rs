@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Cursor, Read};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
-use function::BundleDigest;
+use function::{AliasName, BundleDigest, VersionId};
 
 use crate::millis::truncate;
 use crate::{
-    ActionRow, Actions, Bundles, FunctionRow, Functions, MAX_VERSIONS, Pack, PastVersion, Sealed,
-    SecretRow, Secrets, StoreError, TokenRow, Tokens, Version, WholeName,
+    ActionRow, Actions, AliasRow, Bundles, FunctionRow, Functions, MAX_VERSIONS, Pack, PastVersion,
+    PublishedVersion, Sealed, SecretRow, Secrets, StoreError, TokenRow, Tokens, Version, WholeName,
 };
 
 /// A store of everything. Clones share their content: a clone is the same store, opened again.
@@ -26,9 +27,35 @@ struct Content {
     functions: BTreeMap<WholeName, FunctionRow>,
     /// Those of each function, the oldest first.
     versions: BTreeMap<WholeName, Vec<Version>>,
+    published: BTreeMap<(WholeName, u32), Numbered>,
+    /// The last number that each name was given.
+    numbers: BTreeMap<WholeName, u32>,
+    aliases: BTreeMap<(WholeName, AliasName), AliasRow>,
     bundles: BTreeMap<BundleDigest, Vec<u8>>,
     actions: Vec<ActionRow>,
     broken: bool,
+}
+
+/// A published version but for the version itself.
+#[derive(Clone, Debug)]
+struct Numbered {
+    id: VersionId,
+    published: SystemTime,
+    description: String,
+}
+
+impl Content {
+    fn published(&self, name: &WholeName, number: u32) -> Option<PublishedVersion> {
+        let Numbered { id, published, description } =
+            self.published.get(&(name.clone(), number))?.clone();
+        let version = self.versions.get(name)?.iter().find(|version| version.id == id)?;
+        Some(PublishedVersion {
+            number,
+            version: Arc::new(version.clone()),
+            published,
+            description,
+        })
+    }
 }
 
 impl Memory {
@@ -115,6 +142,8 @@ impl Functions for Memory {
         let mut content = self.content()?;
         let name = function.current.record.whole_name();
         let current = &function.current;
+        let published = content.published.iter().filter(|((of, _), _)| *of == name);
+        let published: Vec<_> = published.map(|(_, one)| one.id.clone()).collect();
         let versions = content.versions.entry(name.clone()).or_default();
         let known = versions.iter_mut().find(|version| version.id == current.id);
         let kept = if let Some(known) = known {
@@ -129,7 +158,8 @@ impl Functions for Memory {
         versions.sort_by_key(|version| version.created);
         let surplus = versions.len().saturating_sub(MAX_VERSIONS as usize);
         let oldest: Vec<_> = versions.iter().take(surplus).map(|one| one.id.clone()).collect();
-        versions.retain(|version| version.id == current.id || !oldest.contains(&version.id));
+        let kept_on = |id: &VersionId| *id == current.id || published.contains(id);
+        versions.retain(|version| kept_on(&version.id) || !oldest.contains(&version.id));
         let updated = truncate(function.updated);
         let row = FunctionRow { current: Arc::new(kept), hidden: function.hidden, updated };
         content.functions.insert(name, row);
@@ -139,6 +169,8 @@ impl Functions for Memory {
     fn remove(&mut self, name: &WholeName) -> Result<bool, StoreError> {
         let mut content = self.content()?;
         content.versions.remove(name);
+        content.published.retain(|(of, _), _| of != name);
+        content.aliases.retain(|(of, _), _| of != name);
         Ok(content.functions.remove(name).is_some())
     }
 
@@ -152,6 +184,68 @@ impl Functions for Memory {
         let past =
             |version: &Version| PastVersion { id: version.id.clone(), created: version.created };
         Ok(versions.map(past).collect())
+    }
+
+    fn version(&self, name: &WholeName, id: &VersionId) -> Result<Option<Version>, StoreError> {
+        let content = self.content()?;
+        let mut versions = content.versions.get(name).into_iter().flatten();
+        Ok(versions.find(|version| version.id == *id).cloned())
+    }
+
+    fn bundles(&self) -> Result<BTreeSet<BundleDigest>, StoreError> {
+        let content = self.content()?;
+        let versions = content.versions.values().flatten();
+        Ok(versions.map(|version| version.record.bundle.clone()).collect())
+    }
+
+    fn publish(
+        &mut self,
+        name: &WholeName,
+        published: SystemTime,
+        description: &str,
+    ) -> Result<Option<PublishedVersion>, StoreError> {
+        let mut content = self.content()?;
+        let Some(row) = content.functions.get(name) else { return Ok(None) };
+        let id = row.current.id.clone();
+        let of_function = content.published.iter().filter(|((of, _), _)| of == name);
+        if let Some((&(_, number), newest)) = of_function.last()
+            && newest.id == id
+        {
+            return Ok(content.published(name, number));
+        }
+        let last = content.numbers.entry(name.clone()).or_default();
+        *last += 1;
+        let number = *last;
+        let (published, description) = (truncate(published), description.to_owned());
+        let numbered = Numbered { id, published, description };
+        content.published.insert((name.clone(), number), numbered);
+        Ok(content.published(name, number))
+    }
+
+    fn unpublish(&mut self, name: &WholeName, number: u32) -> Result<bool, StoreError> {
+        Ok(self.content()?.published.remove(&(name.clone(), number)).is_some())
+    }
+
+    fn published(&self) -> Result<Vec<PublishedVersion>, StoreError> {
+        let content = self.content()?;
+        let all = content.published.keys();
+        Ok(all.filter_map(|(name, number)| content.published(name, *number)).collect())
+    }
+
+    fn put_alias(&mut self, name: &WholeName, alias: &AliasRow) -> Result<(), StoreError> {
+        let row = AliasRow { updated: truncate(alias.updated), ..alias.clone() };
+        self.content()?.aliases.insert((name.clone(), alias.name.clone()), row);
+        Ok(())
+    }
+
+    fn remove_alias(&mut self, name: &WholeName, alias: &AliasName) -> Result<bool, StoreError> {
+        Ok(self.content()?.aliases.remove(&(name.clone(), alias.clone())).is_some())
+    }
+
+    fn aliases(&self) -> Result<Vec<(WholeName, AliasRow)>, StoreError> {
+        let content = self.content()?;
+        let aliases = content.aliases.iter();
+        Ok(aliases.map(|((name, _), row)| (name.clone(), row.clone())).collect())
     }
 }
 

@@ -1,6 +1,6 @@
 //! What every store of functions does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +9,9 @@ use function::{
 };
 
 use super::{Backend, ODD, at};
-use crate::{FunctionRow, MAX_VERSIONS, PastVersion, Version, WholeName};
+use crate::{
+    AliasRow, FunctionRow, MAX_VERSIONS, PastVersion, PublishedVersion, Version, WholeName,
+};
 
 fn record(tenant: &str, name: &str) -> VersionRecord {
     VersionRecord {
@@ -162,4 +164,116 @@ pub fn functions_are_listed_by_tenant_and_name<B: Backend>() {
     assert!(backend.functions().remove(&named("t", "%")).unwrap());
     rows.retain(|row| row.current.record.name != "%");
     assert_eq!(list(&backend), rows);
+}
+
+fn publish(backend: &impl Backend, name: &str, time: u64) -> Option<u32> {
+    let mut store = backend.functions();
+    let published = store.publish(&named("acme", name), at(time), "for May").unwrap();
+    published.map(|one| one.number)
+}
+
+fn published(name: &str, number: u32, version_number: u64, time: u64) -> PublishedVersion {
+    let version = Arc::new(version("acme", name, version_number));
+    PublishedVersion { number, version, published: at(time), description: "for May".to_owned() }
+}
+
+/// A number means one version for good; the version that has the newest number keeps it.
+pub fn each_published_version_has_the_next_number<B: Backend>() {
+    let backend = B::default();
+    assert_eq!(publish(&backend, "f", 1), None, "there is no such function");
+    put(&backend, &[row("acme", "f", 1), row("acme", "g", 1)]);
+    assert_eq!(publish(&backend, "f", 5), Some(1));
+    assert_eq!(publish(&backend, "f", 6), Some(1), "nothing has changed");
+    put(&backend, &[row("acme", "f", 2)]);
+    assert_eq!((publish(&backend, "f", 7), publish(&backend, "g", 8)), (Some(2), Some(1)));
+    put(&backend, &[row("acme", "f", 1)]);
+    assert_eq!(publish(&backend, "f", 9), Some(3), "the same version again, after another");
+    let all = [
+        published("f", 1, 1, 5),
+        published("f", 2, 2, 7),
+        published("f", 3, 1, 9),
+        published("g", 1, 1, 8),
+    ];
+    assert_eq!(backend.functions().published().unwrap(), all);
+}
+
+/// A number is not given twice, not even after its version or the whole function was removed.
+pub fn a_number_is_not_given_twice<B: Backend>() {
+    let backend = B::default();
+    put(&backend, &[row("acme", "f", 1)]);
+    assert_eq!(publish(&backend, "f", 1), Some(1));
+    assert!(backend.functions().unpublish(&named("acme", "f"), 1).unwrap());
+    assert!(!backend.functions().unpublish(&named("acme", "f"), 1).unwrap());
+    assert_eq!(publish(&backend, "f", 2), Some(2));
+    backend.functions().remove(&named("acme", "f")).unwrap();
+    assert_eq!(backend.functions().published().unwrap(), []);
+    put(&backend, &[row("acme", "f", 1)]);
+    assert_eq!(publish(&backend, "f", 3), Some(3));
+}
+
+/// A published version is kept however many follow it, and is found by its id.
+pub fn a_published_version_is_kept<B: Backend>() {
+    let backend = B::default();
+    put(&backend, &[row("acme", "f", 1)]);
+    assert_eq!(publish(&backend, "f", 1), Some(1));
+    let newest = u64::from(MAX_VERSIONS) + 3;
+    put(&backend, &(2..=newest).map(|number| row("acme", "f", number)).collect::<Vec<_>>());
+    let find = |number| {
+        let id = version("acme", "f", number).id;
+        backend.functions().version(&named("acme", "f"), &id).unwrap()
+    };
+    assert_eq!(find(1), Some(version("acme", "f", 1)));
+    assert_eq!(find(2), None, "it had no number");
+    assert_eq!(find(newest), Some(version("acme", "f", newest)));
+    let id = version("acme", "f", 1).id;
+    assert_eq!(backend.functions().version(&named("b", "f"), &id).unwrap(), None);
+    assert_eq!(backend.functions().published().unwrap(), [published("f", 1, 1, 1)]);
+}
+
+/// The bundles of all kept versions are told, of current ones and others.
+pub fn the_bundles_of_all_versions_are_told<B: Backend>() {
+    let backend = B::default();
+    let of = |name: &str, number: u64, content: &str| {
+        let mut version = version("acme", name, number);
+        version.record.bundle = blake3::hash(content.as_bytes()).into();
+        FunctionRow { current: Arc::new(version), hidden: false, updated: at(number) }
+    };
+    put(&backend, &[of("f", 1, "a"), of("f", 2, "b"), of("g", 3, "b")]);
+    let digests = |all: &[&str]| -> BTreeSet<_> {
+        all.iter().map(|content| blake3::hash(content.as_bytes()).into()).collect()
+    };
+    assert_eq!(backend.functions().bundles().unwrap(), digests(&["a", "b"]));
+    backend.functions().remove(&named("acme", "f")).unwrap();
+    assert_eq!(backend.functions().bundles().unwrap(), digests(&["b"]));
+}
+
+/// An alias is put, replaced and removed, and goes with its function.
+pub fn an_alias_goes_with_its_function<B: Backend>() {
+    let backend = B::default();
+    put(&backend, &[row("acme", "f", 1), row("acme", "g", 1)]);
+    let alias = |name: &str, number, canary, time| AliasRow {
+        name: name.parse().expect("an alias"),
+        number,
+        canary,
+        updated: at(time),
+        description: "gr\u{fc}\u{df}".to_owned(),
+    };
+    let (f, g) = (named("acme", "f"), named("acme", "g"));
+    let mut store = backend.functions();
+    store.put_alias(&f, &alias("live", 1, None, 1)).unwrap();
+    store.put_alias(&f, &alias("Live", 1, None, 2)).unwrap();
+    store.put_alias(&g, &alias("live", 1, None, 3)).unwrap();
+    store.put_alias(&f, &alias("live", 2, Some((1, 0.25)), 4)).unwrap();
+    let all = [
+        (f.clone(), alias("Live", 1, None, 2)),
+        (f.clone(), alias("live", 2, Some((1, 0.25)), 4)),
+        (g.clone(), alias("live", 1, None, 3)),
+    ];
+    assert_eq!(store.aliases().unwrap(), all);
+    drop(store);
+    let mut store = backend.functions();
+    assert!(store.remove_alias(&f, &all[0].1.name).unwrap());
+    assert!(!store.remove_alias(&f, &all[0].1.name).unwrap());
+    store.remove(&f).unwrap();
+    assert_eq!(store.aliases().unwrap(), all[2..]);
 }

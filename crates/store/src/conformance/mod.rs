@@ -77,6 +77,11 @@ macro_rules! conformance {
             the_newest_versions_and_the_current_one_are_kept
             a_removed_function_is_gone_with_its_versions
             functions_are_listed_by_tenant_and_name
+            each_published_version_has_the_next_number
+            a_number_is_not_given_twice
+            a_published_version_is_kept
+            the_bundles_of_all_versions_are_told
+            an_alias_goes_with_its_function
             a_bundle_comes_back_as_it_was_packed
             a_bundle_that_is_there_is_not_packed_again
             a_bundle_that_could_not_be_packed_is_not_there
