@@ -1,7 +1,7 @@
 //! One call of a function, whichever door it came through.
 //!
 //! ```text
-//!   find   Permit ─► version, made again if it is not made here ─► its network is allowed ─► Target
+//!   find   Permit, qualifier ─► version, made again if it is not made here ─► its network is allowed ─► Target
 //!   call   Target, event ─► quota ─► engine ─► Answer
 //!                                      └ a layer was gone: made again, and called once more
 //! ```
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use engine::{Call, CallError, Engine, Handler, Served, Stage, Stages, fault};
-use function::WholeName;
+use function::{Qualifier, VersionId, WholeName};
 use sandbox::{InvocationId, Layer};
 use serde::de::IgnoredAny;
 use thiserror::Error;
@@ -53,6 +53,7 @@ pub struct Invoker {
 pub struct Target {
     name: WholeName,
     handler: Arc<Handler>,
+    number: Option<u32>,
     resolved: Duration,
 }
 
@@ -75,6 +76,14 @@ pub enum InvokeError {
         "no function {:?}: deploy it with `wool deploy`, or see what is there with `wool ls`", .0.name()
     )]
     Unknown(WholeName),
+    /// The function is there, and has no such version.
+    #[error("{} has no version or alias {qualifier}: see `wool versions {}`", .name.name(), .name.name())]
+    UnknownVersion {
+        /// The function.
+        name: WholeName,
+        /// What names no version of it.
+        qualifier: Qualifier,
+    },
     /// The operator no longer allows the function its network.
     #[error(transparent)]
     NotAllowed(#[from] NotAllowed),
@@ -97,7 +106,7 @@ pub enum InvokeError {
         #[source]
         source: Arc<DeployError>,
     },
-    /// Another version was deployed while the call waited for a lost layer of the former one.
+    /// The version that was called is gone: another one was deployed while the call waited for what it lacked.
     #[error("{0} was deployed again while the call waited: call it again")]
     Replaced(WholeName),
     /// Something that the version is made of is gone from the disk, and making it again takes long.
@@ -116,6 +125,18 @@ impl Target {
     pub fn is_binary(&self) -> bool {
         self.handler.binary
     }
+
+    /// The version's number, where a number or an alias was called.
+    #[must_use]
+    pub fn number(&self) -> Option<u32> {
+        self.number
+    }
+
+    /// The version.
+    #[must_use]
+    pub fn version(&self) -> &VersionId {
+        &self.handler.id
+    }
 }
 
 impl Invoker {
@@ -131,23 +152,31 @@ impl Invoker {
         Self { registry, deployer, networks, quotas, engine }
     }
 
-    /// Finds a function's current version. In memory: microseconds, unless the version has to be made here first.
+    /// Finds the version of a function that is called. In memory: microseconds, unless the version has to be made here first.
     ///
     /// # Errors
     /// When there is none, it may not be called, or it cannot be made.
-    pub async fn find(&self, permit: &Permit<to::Invoke>) -> Result<Target, InvokeError> {
+    pub async fn find(
+        &self,
+        permit: &Permit<to::Invoke>,
+        qualifier: &Qualifier,
+    ) -> Result<Target, InvokeError> {
         let (began, name) = (Instant::now(), permit.function());
-        let function = self.registry.get(name).ok_or_else(|| InvokeError::Unknown(name.clone()))?;
+        let function = self.registry.resolve(name, qualifier, draw);
+        let function = function.ok_or_else(|| self.unknown(name, qualifier))?;
         let handler = match &function.handler {
             Some(handler) => Arc::clone(handler),
-            None => self.remake(name, format!("its version {}", function.current().id)).await?,
+            None => {
+                let id = &function.current().id;
+                self.remake(name, id, format!("its version {id}")).await?
+            }
         };
         self.networks.check(&handler)?;
         let resolved = began.elapsed();
         let stage = Stage::Resolve.as_str();
         metrics::histogram!("lambswool_stage_seconds", "stage" => stage).record(resolved);
         fault::point(stage).await;
-        Ok(Target { name: name.clone(), handler, resolved })
+        Ok(Target { name: name.clone(), handler, number: function.number, resolved })
     }
 
     /// Calls it and waits for what comes of it. Dropped before that, the call is ended wherever it is.
@@ -155,7 +184,7 @@ impl Invoker {
     /// # Errors
     /// When it was not called. What a called function did is in what is served.
     pub async fn call(&self, target: Target, event: Event) -> Result<Served, InvokeError> {
-        let Target { name, handler, resolved } = target;
+        let Target { name, handler, resolved, .. } = target;
         let Event { body, content_type, id } = event;
         let body = if handler.binary { body } else { without_mark(body) };
         let content_type = match handler.binary {
@@ -171,10 +200,7 @@ impl Invoker {
         let call = Call { handler: Arc::clone(&handler), body, content_type, id };
         let mut served = self.engine.serve(call.clone()).await;
         if let Some(lost) = self.lost(&served, &handler) {
-            let made = self.remake(&name, lost.to_string()).await?;
-            if made.id != handler.id {
-                return Err(InvokeError::Replaced(name));
-            }
+            let made = self.remake(&name, &handler.id, lost.to_string()).await?;
             served = self.engine.serve(Call { handler: made, ..call }).await;
         }
         let mut stages = Stages::default();
@@ -185,8 +211,18 @@ impl Invoker {
 
     /// How the same version is run now.
     fn newest(&self, name: &WholeName, handler: Arc<Handler>) -> Arc<Handler> {
-        let now = self.registry.get(name).and_then(|function| function.handler.clone());
-        now.filter(|now| now.id == handler.id).unwrap_or(handler)
+        let now = self.registry.find(name, &handler.id);
+        now.and_then(|function| function.handler.clone()).unwrap_or(handler)
+    }
+
+    /// Why a qualifier found nothing.
+    fn unknown(&self, name: &WholeName, qualifier: &Qualifier) -> InvokeError {
+        match self.registry.get(name) {
+            None => InvokeError::Unknown(name.clone()),
+            Some(_) => {
+                InvokeError::UnknownVersion { name: name.clone(), qualifier: qualifier.clone() }
+            }
+        }
     }
 
     /// The layer that is gone from the disk, where a call failed before its function was called.
@@ -205,11 +241,28 @@ impl Invoker {
         }
     }
 
-    async fn remake(&self, name: &WholeName, lost: String) -> Result<Arc<Handler>, InvokeError> {
-        let made = timeout(REMAKE_TIMEOUT, self.deployer.remake(name)).await;
+    async fn remake(
+        &self,
+        name: &WholeName,
+        version: &VersionId,
+        lost: String,
+    ) -> Result<Arc<Handler>, InvokeError> {
+        let made = timeout(REMAKE_TIMEOUT, self.deployer.remake(name, version)).await;
         let Ok(made) = made else { return Err(InvokeError::BeingMade { lost }) };
         let made = made.map_err(|source| InvokeError::NotMade { lost, source })?;
-        made.ok_or_else(|| InvokeError::Unknown(name.clone()))
+        made.ok_or_else(|| match self.registry.get(name) {
+            None => InvokeError::Unknown(name.clone()),
+            Some(_) => InvokeError::Replaced(name.clone()),
+        })
+    }
+}
+
+/// A random number from 0 to 1, for an alias that shares its calls. 0 where the kernel gives none: the canary's.
+fn draw() -> f64 {
+    let mut random = [0; 4];
+    match rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()) {
+        Ok(_) => f64::from(u32::from_ne_bytes(random)) / f64::from(u32::MAX),
+        Err(_) => 0.0,
     }
 }
 

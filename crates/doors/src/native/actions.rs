@@ -8,8 +8,9 @@ use platform::access::Action;
 
 use Action::{
     CreateToken, Deploy, Invoke, ListFunctions, ListPackages, ListSecrets, ListTokens, ListZygotes,
-    PrunePackages, ReadAudit, ReadLogs, ReadMetrics, ReadStatus, Remove, RemoveSecret, RemoveToken,
-    SetSecret, ShowFunction, Stop, Unlisted, VerifyPackages,
+    PrunePackages, Publish, ReadAudit, ReadLogs, ReadMetrics, ReadStatus, Remove, RemoveAlias,
+    RemoveSecret, RemoveToken, RollBack, SetAlias, SetSecret, ShowFunction, Stop, Unlisted,
+    Unpublish, VerifyPackages,
 };
 
 /// A route: its method, its path, and its action. None: the route is open to every caller, because its answer holds nothing
@@ -28,6 +29,12 @@ const ACTIONS: &[Row] = &[
     ("GET",    "/v1/functions/{name}/logs",           Some(ReadLogs)),
     ("PUT",    "/v1/functions/{name}",                Some(Deploy)),
     ("DELETE", "/v1/functions/{name}",                Some(Remove)),
+
+    ("POST",   "/v1/functions/{name}/versions",       Some(Publish)),
+    ("DELETE", "/v1/functions/{name}/versions/{number}", Some(Unpublish)),
+    ("PUT",    "/v1/functions/{name}/aliases/{alias}", Some(SetAlias)),
+    ("DELETE", "/v1/functions/{name}/aliases/{alias}", Some(RemoveAlias)),
+    ("POST",   "/v1/functions/{name}/rollback",       Some(RollBack)),
 
     ("GET",    "/v1/functions/{name}/secrets",        Some(ListSecrets)),
     ("PUT",    "/v1/functions/{name}/secrets/{key}",  Some(SetSecret)),

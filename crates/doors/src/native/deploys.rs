@@ -26,7 +26,7 @@ use super::{App, ErrorBody, Permitted, Query, body};
 use crate::native::isolation::{Instead, Isolation, Reset};
 use function::{FunctionName, WholeName};
 use platform::access::to;
-use platform::deploy::progress::{Event, Sender};
+use platform::deploy::progress::{Event, Progress, Sender};
 use platform::deploy::workshop::{Bundle, Packing};
 use platform::deploy::{DeployError, Order};
 use platform::functions::Function;
@@ -109,7 +109,7 @@ pub(super) async fn put(
     let (events, told) = unbounded_channel();
     let (app, progress) = (Arc::clone(&app), Sender::new(events));
     let PutQuery { hidden, fresh, .. } = query;
-    let order = Order { permit, bundle, hidden, fresh };
+    let order = Order::new(&permit, bundle, hidden, fresh);
     let deploying = deploy(app, order, progress, act);
     let work = async move {
         let deployed = deploying.await;
@@ -124,14 +124,15 @@ pub(super) async fn put(
     Ok(([(header::CONTENT_TYPE, NDJSON)], Body::from_stream(lines(told, work))).into_response())
 }
 
-async fn deploy(
+/// Deploys, and notes in the audit log what came of it.
+pub(super) async fn deploy(
     app: Arc<App>,
     order: Order,
-    progress: Sender,
+    progress: impl Progress + Send + Sync + 'static,
     act: Arc<Act>,
 ) -> Result<FunctionDetail, ApiError> {
     act.begun();
-    let (gave_way, to) = (Arc::clone(&act), order.permit.function().name().to_owned());
+    let (gave_way, to) = (Arc::clone(&act), order.name().name().to_owned());
     let gave_way = move |function: &Function| {
         gave_way.gave_way(function.name(), &function.current().id.0, &to);
     };

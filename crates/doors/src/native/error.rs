@@ -162,6 +162,9 @@ impl From<InvokeError> for ApiError {
         let message = chain(&error);
         match error {
             InvokeError::Unknown(name) => Self::unknown_function(name.name()),
+            InvokeError::UnknownVersion { .. } => {
+                Self::new(StatusCode::NOT_FOUND, "unknown-version", message)
+            }
             InvokeError::NotAllowed(refused) => Self::not_allowed(refused),
             InvokeError::NotJson(_) => Self::new(StatusCode::BAD_REQUEST, "bad-json", message),
             InvokeError::Exhausted(name, exhausted) => Self::exhausted(name.tenant(), exhausted),

@@ -11,10 +11,11 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::act::Act;
 use super::error::ApiError;
+use super::releases::{AliasSummary, ReleaseSummary};
 use super::{App, ErrorBody, Permitted, Query};
 use crate::native::isolation::{Isolation, Reset};
 use platform::access::to;
-use platform::functions::Function;
+use platform::functions::{Function, History};
 use platform::limits::Unenforced;
 use platform::logs::stamp;
 use store::PastVersion;
@@ -66,8 +67,14 @@ pub struct FunctionDetail {
     pub manifest: serde_json::Value,
     /// The exact lock of its packages, with hashes.
     pub lock: String,
-    /// Its versions, newest first.
+    /// Its versions, newest first: the last twenty, the current one and the published ones.
     pub versions: Vec<VersionSummary>,
+    /// Its published versions, by number.
+    #[serde(default)]
+    pub published: Vec<ReleaseSummary>,
+    /// Its aliases, by name.
+    #[serde(default)]
+    pub aliases: Vec<AliasSummary>,
     /// Settings in its files that have no effect.
     #[serde(default)]
     pub warnings: Vec<String>,
@@ -116,7 +123,7 @@ impl FunctionSummary {
 }
 
 impl FunctionDetail {
-    fn of(app: &App, function: &Function, history: Vec<PastVersion>) -> Self {
+    fn of(app: &App, function: &Function, history: History) -> Self {
         let summary = |past: PastVersion| VersionSummary {
             version: past.id.to_string(),
             created: stamp(past.created),
@@ -128,7 +135,9 @@ impl FunctionDetail {
             warnings: version.warnings.clone(),
             manifest: serde_json::to_value(function.manifest()).unwrap_or_default(),
             lock: version.record.lock.as_ref().map(|lock| lock.text.clone()).unwrap_or_default(),
-            versions: history.into_iter().map(summary).collect(),
+            versions: history.versions.into_iter().map(summary).collect(),
+            published: history.releases.into_iter().map(ReleaseSummary::from).collect(),
+            aliases: history.aliases.into_iter().map(AliasSummary::from).collect(),
             unenforced: app.unenforced.clone(),
         }
     }

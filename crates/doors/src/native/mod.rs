@@ -27,6 +27,7 @@ mod logs;
 mod packages;
 mod permitted;
 mod queries;
+mod releases;
 mod reply;
 mod run;
 mod secrets;
@@ -52,7 +53,7 @@ use platform::access::{Admitted, Issuer, Tokens};
 use platform::audit::Audit;
 use platform::control::Control;
 use platform::deploy::Deployer;
-use platform::functions::FunctionReader;
+use platform::functions::{FunctionReader, Releases};
 use platform::invoke::Invoker;
 use platform::limits::Capacity;
 use platform::limits::Unenforced;
@@ -67,6 +68,9 @@ pub use entrance::TENANT;
 pub use error::{ApiError, ErrorBody, ErrorDetail};
 pub use functions::{FunctionDetail, FunctionList, FunctionSummary};
 pub use lines::MOST as MOST_LINES;
+pub use releases::{
+    AliasRequest, AliasSummary, Canary, PublishRequest, ReleaseSummary, RollBackRequest,
+};
 pub use run::random_id;
 pub use run::{INVOCATION, START};
 pub use secrets::{SecretList, SecretSummary};
@@ -91,6 +95,8 @@ pub struct App {
     pub audit: Arc<Audit>,
     /// Lists and shows functions.
     pub functions: FunctionReader,
+    /// Publishes versions of functions, and keeps aliases.
+    pub releases: Releases,
     /// Deploys and removes functions.
     pub deployer: Arc<Deployer>,
     /// Calls functions.
@@ -141,6 +147,10 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(packages::list))
         .routes(routes!(packages::verify))
         .routes(routes!(packages::prune))
+        .routes(routes!(releases::publish))
+        .routes(routes!(releases::unpublish))
+        .routes(routes!(releases::set_alias, releases::remove_alias))
+        .routes(routes!(releases::roll_back))
         .routes(routes!(run::run))
         .routes(routes!(secrets::list))
         .routes(routes!(secrets::put, secrets::delete))

@@ -9,13 +9,16 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use engine::{Served, Start, fault};
+use function::{Qualifier, QualifierError};
 use platform::access::to;
 use platform::invoke::Event;
 use sandbox::InvocationId;
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use super::budget::{Budgets, Held};
 use super::error::ApiError;
-use super::{App, Permitted, body};
+use super::{App, Permitted, Query, body};
 
 /// Says where the sandbox came from: `cold`, `fork` or `resume`.
 pub const START: HeaderName = HeaderName::from_static("lambswool-start");
@@ -25,6 +28,18 @@ pub const INVOCATION: HeaderName = HeaderName::from_static("lambswool-invocation
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
+/// Names the version that ran, where a number or an alias was called.
+const VERSION: HeaderName = HeaderName::from_static("lambswool-version");
+
+/// Which version is called.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct RunQuery {
+    /// A published version's number, or an alias; the current version without it.
+    qualifier: Option<String>,
+}
+
 /// Call a function and wait for its result.
 ///
 /// The body is the event: JSON, or any bytes for a function with `binary = true`, which sees their content type as
@@ -32,7 +47,8 @@ const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 ///
 /// Once a call was admitted, its reply has three headers. `Server-Timing` says how many milliseconds each stage took,
 /// `Lambswool-Start` where the sandbox came from, and `Lambswool-Invocation` the id of the call in the log. A request may
-/// choose that id; two calls of one id are both in the log.
+/// choose that id; two calls of one id are both in the log. `Lambswool-Version` has the number of the version that ran, where
+/// a number or an alias was called.
 ///
 /// A client that hangs up ends the call: the function is stopped wherever it is.
 #[utoipa::path(
@@ -41,6 +57,7 @@ const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
     tag = "calls",
     params(
         ("name" = String, Path, description = "the function's name"),
+        RunQuery,
         ("lambswool-invocation" = Option<String>, Header, description = "the invocation's id; random by default", pattern = "^[A-Za-z0-9][A-Za-z0-9-]{0,63}$"),
     ),
     request_body(description = "the event", content((serde_json::Value = "application/json"), (Vec<u8> = "application/octet-stream"))),
@@ -52,7 +69,7 @@ const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
         )),
         (status = 400, description = "the body is no JSON, or the name or the invocation's id is not valid", body = super::ErrorBody),
         (status = 403, description = "the operator no longer allows the function its network", body = super::ErrorBody),
-        (status = 404, description = "no such function", body = super::ErrorBody),
+        (status = 404, description = "no such function or version", body = super::ErrorBody),
         (status = 408, description = "the body arrives too slowly", body = super::ErrorBody),
         (status = 413, description = "the body is too large", body = super::ErrorBody),
         (status = 429, description = "too many calls at once; see Retry-After", body = super::ErrorBody),
@@ -64,6 +81,7 @@ const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 pub(super) async fn run(
     State(app): State<Arc<App>>,
     Permitted(permit): Permitted<to::Invoke>,
+    Query(query): Query<RunQuery>,
     headers: HeaderMap,
     counted: Option<Extension<Arc<Held>>>,
     Extension(budgets): Extension<Budgets>,
@@ -71,7 +89,9 @@ pub(super) async fn run(
 ) -> Result<Response, ApiError> {
     fault::point("invoke").await;
     let id = invocation(&headers)?;
-    let target = app.invoker.find(&permit).await?;
+    let qualifier = qualifier(query)?;
+    let target = app.invoker.find(&permit, &qualifier).await?;
+    let number = target.number();
     let allowed = body::Allowed {
         bytes: app.settings.run_body.0,
         setting: Some("run_body"),
@@ -84,7 +104,18 @@ pub(super) async fn run(
     let event = Event { body, content_type: content_type.map(str::to_owned), id: id.clone() };
     let served = app.invoker.call(target, event).await?;
     fault::point("reply").await;
-    Ok(respond(served, &id))
+    let mut response = respond(served, &id);
+    if let Some(number) = number {
+        response.headers_mut().insert(VERSION, HeaderValue::from(number));
+    }
+    Ok(response)
+}
+
+fn qualifier(query: RunQuery) -> Result<Qualifier, ApiError> {
+    let Some(text) = query.qualifier else { return Ok(Qualifier::Latest) };
+    text.parse().map_err(|refused: QualifierError| {
+        ApiError::new(StatusCode::BAD_REQUEST, "bad-version", refused.to_string())
+    })
 }
 
 /// The id that the caller chose, or a random one.

@@ -95,6 +95,16 @@ actions! {
     ReadLogs(WholeName): may(Scope::Read), None;
     /// Deploy a function.
     Deploy(WholeName): may(Scope::Deploy), Some("deploy");
+    /// Make an earlier version of a function current again.
+    RollBack(WholeName): may(Scope::Deploy), Some("roll back");
+    /// Give a function's current version a number.
+    Publish(WholeName): may(Scope::Deploy), Some("publish version");
+    /// Remove a published version.
+    Unpublish(WholeName): may(Scope::Deploy), Some("remove version");
+    /// Point an alias at a published version.
+    SetAlias(WholeName): may(Scope::Deploy), Some("set alias");
+    /// Remove an alias.
+    RemoveAlias(WholeName): may(Scope::Deploy), Some("remove alias");
     /// Remove a function with its log and its secrets.
     Remove(WholeName): may(Scope::Deploy), Some("remove");
 

@@ -18,7 +18,7 @@ use crate::functions::Registry;
 /// after an upgrade.
 pub fn renew(store: &layers::Store, registry: &Registry, files: &[(&str, &[u8])]) {
     let mut current: HashMap<Layer, Option<Layer>> = HashMap::new();
-    for function in registry.list() {
+    for function in registry.all() {
         let Some(handler) = &function.handler else { continue };
         let base = &handler.python.base;
         let guest = current.entry(base.clone()).or_insert_with(|| of_base(store, base, files));
@@ -30,7 +30,7 @@ pub fn renew(store: &layers::Store, registry: &Registry, files: &[(&str, &[u8])]
                 registry.made(Arc::new(handler));
             }
             // It is made again, on a base that can be told.
-            None => registry.unmake(&function.whole_name()),
+            None => registry.unmake(handler),
         }
     }
 }

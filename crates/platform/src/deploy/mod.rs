@@ -15,11 +15,13 @@ pub mod pipeline;
 pub(crate) mod precedence;
 pub mod progress;
 mod remake;
+mod rollback;
 pub(crate) mod room;
 pub(crate) mod temporary;
 mod turns;
 pub mod workshop;
 
+pub use rollback::{Earlier, RollBackError};
 pub use temporary::forget_hidden;
 
 use std::sync::Arc;
@@ -35,7 +37,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::access::{Permit, to};
+use crate::access::{Caller, Permit, to};
 use crate::deploy::progress::Progress;
 use crate::deploy::remake::UnderWay;
 use crate::deploy::room::Room;
@@ -52,18 +54,46 @@ use function::WholeName;
 /// Between two looks for a moment without a deploy.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What is to be deployed.
+/// What is to be deployed, and who asks. Replacing a function that has secrets takes a caller who is known, and only what
+/// the caller may touch gives way.
 #[derive(Debug)]
 pub struct Order {
-    /// Which function, and who asks. Replacing a function that has secrets takes a caller who is known, and only what the
-    /// caller may touch gives way.
-    pub permit: Permit<to::Deploy>,
-    /// What it is made of.
-    pub bundle: Bundle,
-    /// Whether lists leave it out.
-    pub hidden: bool,
-    /// Whether no call is to find an instance that is there already.
-    pub fresh: bool,
+    name: WholeName,
+    by: Caller,
+    source: Source,
+    hidden: bool,
+    fresh: bool,
+}
+
+/// What a version is made of.
+#[derive(Debug)]
+enum Source {
+    /// Files that a client sent.
+    Bundle(Bundle),
+    /// A version that was deployed before.
+    Version(Version),
+}
+
+impl Order {
+    /// To deploy a bundle. `hidden`: lists leave the function out. `fresh`: no call finds an instance that is there already.
+    #[must_use]
+    pub fn new(permit: &Permit<to::Deploy>, bundle: Bundle, hidden: bool, fresh: bool) -> Self {
+        let (name, by) = (permit.function().clone(), permit.caller().clone());
+        Self { name, by, source: Source::Bundle(bundle), hidden, fresh }
+    }
+
+    /// To make a version current again: one that [`Deployer::earlier`] found.
+    #[must_use]
+    pub fn roll_back(permit: &Permit<to::RollBack>, version: Version) -> Self {
+        let (name, by) = (permit.function().clone(), permit.caller().clone());
+        Self { name, by, source: Source::Version(version), hidden: false, fresh: false }
+    }
+
+    /// The function.
+    #[must_use]
+    pub fn name(&self) -> &WholeName {
+        &self.name
+    }
 }
 
 /// Takes bundles and makes them the current versions of functions.
@@ -219,8 +249,7 @@ impl Deployer {
         progress: Arc<dyn Progress + Send + Sync>,
         gave_way: impl Fn(&Function) + Send + 'static,
     ) -> Result<Arc<Function>, DeployError> {
-        let Order { permit, bundle, hidden, fresh } = order;
-        let (name, by) = (permit.function().clone(), permit.caller().clone());
+        let Order { name, by, source, hidden, fresh } = order;
         let turn = given_up.run_until_cancelled(self.turns.take(name.tenant())).await;
         let turn = turn.ok_or(DeployError::GivenUp)?;
         fault::point("install_cache").await;
@@ -237,7 +266,13 @@ impl Deployer {
         room.check(&name)?;
         let (gone, mut all_gone) = unbounded_channel();
         let work = tokio::task::spawn_blocking(move || {
-            let made = workshop.admit(&name, bundle, &patience, &*heard).and_then(|admitted| {
+            let admitted = match source {
+                Source::Bundle(bundle) => workshop.admit(&name, bundle, &patience, &*heard),
+                Source::Version(Version { record, warnings, .. }) => {
+                    Ok(Admitted { record, warnings, opened: None })
+                }
+            };
+            let made = admitted.and_then(|admitted| {
                 let Admitted { record, warnings, opened } = admitted;
                 let made = workshop.materialise(&record, opened, &patience, &*heard)?;
                 Ok((record, warnings, made))
@@ -250,7 +285,10 @@ impl Deployer {
                 return Err(DeployError::GivenUp);
             }
             let (record, mut warnings, made) = made?;
-            warnings.extend(made.warnings);
+            // Those of a version that was deployed before are known.
+            let unsaid = made.warnings.into_iter().filter(|one| !warnings.contains(one));
+            let unsaid: Vec<_> = unsaid.collect();
+            warnings.extend(unsaid);
             let handler = Arc::new(made.handler);
             networks.check(&handler).map_err(|refused| MakeError::Function {
                 step: "network",
@@ -282,7 +320,11 @@ impl Deployer {
         let id = &function.current().id;
         tracing::info!(function = %function.whole_name(), version = %id, "deployed");
         // The same version may have other layers by now: of a newer Python, for example.
-        if let Some(old) = before.filter(|old| old.handler != function.handler) {
+        let is_left = |old: &Arc<Function>| {
+            old.handler != function.handler
+                && self.registry.find(&old.whole_name(), &old.current().id).is_none()
+        };
+        if let Some(old) = before.filter(is_left) {
             self.engine.forget(&old.current().id).await;
         }
         // It was just put with one.
@@ -334,17 +376,19 @@ impl Deployer {
         let work = tokio::task::spawn_blocking(move || {
             // Once it is known that it may go; and before it does, so that its layers are in use all the while.
             let remove = || {
-                if let Some(function) = registry.get(&name) {
-                    leave(&usage, &function);
-                }
-                registry.remove(&name).map_err(RegistryError::from)
+                let versions = registry.versions(&name);
+                versions.iter().for_each(|function| leave(&usage, function));
+                registry.remove(&name).map(|removed| removed.map(|_| versions))
             };
             let removed = if known { Some(remove()) } else { vault.unless_held(&name, remove) };
-            Ok::<_, DeployError>(removed.ok_or(DeployError::HasSecrets(name.clone()))??)
+            let removed = removed.ok_or_else(|| DeployError::HasSecrets(name.clone()))?;
+            Ok::<_, DeployError>(removed.map_err(RegistryError::from)?)
         });
         let removed = work.await.map_err(|_| DeployError::BrokeOff)??;
-        let Some(function) = &removed else { return Ok(false) };
-        self.engine.forget(&function.current().id).await;
+        let Some(versions) = removed else { return Ok(false) };
+        for version in &versions {
+            self.engine.forget(&version.current().id).await;
+        }
         self.remove_log(permit.function().clone()).await;
         let (vault, name) = (Arc::clone(&self.vault), permit.function().clone());
         let forgotten = tokio::task::spawn_blocking(move || vault.forget(&name)).await;

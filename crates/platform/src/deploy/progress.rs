@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedSender;
 use utoipa::ToSchema;
 
-pub use layers::Progress;
+pub use layers::{Progress, Silent};
 
 /// One event of a deploy, as a line of a reply of `application/x-ndjson`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]

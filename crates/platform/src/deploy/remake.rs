@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!   a call finds no handler, or a layer of it gone ─┐
-//!   the worker starts and finds one so             ─┴─► one work for each function ─► turn ─► still so?
+//!   the worker starts and finds one so             ─┴─► one work for each version ─► turn ─► still so?
 //!                                                             ─► materialise ─► engine, registry
 //! ```
 //! The record and the bundle's files are all that it takes; packages come from the wheels that are there, else from
 //! their index.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,7 @@ use layers::Silent;
 use super::{DeployError, Deployer, patience};
 use crate::functions::{Function, Noted};
 
-/// How a version is run; none: there is no such function any more.
+/// How a version is run; none: it is neither current nor published any more.
 type Remade = Result<Option<Arc<Handler>>, Arc<DeployError>>;
 
 /// A version that could not be made is tried again after that: its calls could otherwise keep the tenant's turns, and an
@@ -31,14 +32,17 @@ const RETRY_AFTER: Duration = Duration::from_secs(10);
 /// One work, which all calls that need it wait for.
 type Work = Shared<BoxFuture<'static, Remade>>;
 
-/// The functions that are being made again, and those that could not be made.
+/// A version of a function.
+type Wanted = (WholeName, VersionId);
+
+/// The versions that are being made again, and those that could not be made.
 #[derive(Debug, Default)]
 pub(super) struct UnderWay(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    works: HashMap<WholeName, Work>,
-    failed: HashMap<WholeName, (VersionId, Instant, Arc<DeployError>)>,
+    works: HashMap<Wanted, Work>,
+    failed: HashMap<Wanted, (Instant, Arc<DeployError>)>,
 }
 
 impl UnderWay {
@@ -49,40 +53,40 @@ impl UnderWay {
 
 impl State {
     /// Why this version could not be made a moment ago.
-    fn failure(&mut self, name: &WholeName, id: &VersionId) -> Option<Arc<DeployError>> {
-        self.failed.retain(|_, (_, when, _)| when.elapsed() < RETRY_AFTER);
-        let (version, _, error) = self.failed.get(name)?;
-        (version == id).then(|| Arc::clone(error))
+    fn failure(&mut self, wanted: &Wanted) -> Option<Arc<DeployError>> {
+        self.failed.retain(|_, (when, _)| when.elapsed() < RETRY_AFTER);
+        self.failed.get(wanted).map(|(_, error)| Arc::clone(error))
     }
 }
 
 impl Deployer {
-    /// Whether a function's current version can be run from what is on the disk.
+    /// Whether a function's version can be run from what is on the disk.
     #[must_use]
     pub fn is_whole(&self, function: &Function) -> bool {
         function.handler.as_ref().is_some_and(|handler| self.registry.lost(handler).is_none())
     }
 
-    /// How a function's current version is run here; what is missing for that is made again. None: there is no such
-    /// function. The work goes on when the caller goes away: others may wait for the same.
+    /// How a version of a function is run here; what is missing for that is made again. None: the version is neither
+    /// current nor published any more. The work goes on when the caller goes away: others may wait for the same.
     ///
     /// # Errors
     /// When it cannot be made: its bundle is gone, or a package cannot be fetched.
-    pub async fn remake(self: &Arc<Self>, name: &WholeName) -> Remade {
-        let Some(function) = self.registry.get(name) else { return Ok(None) };
+    pub async fn remake(self: &Arc<Self>, name: &WholeName, version: &VersionId) -> Remade {
+        let Some(function) = self.registry.find(name, version) else { return Ok(None) };
         if self.is_whole(&function) {
             return Ok(function.handler.clone());
         }
+        let wanted = (name.clone(), version.clone());
         let remade = {
             let mut under_way = self.under_way.lock();
-            if let Some(error) = under_way.failure(name, &function.current().id) {
+            if let Some(error) = under_way.failure(&wanted) {
                 return Err(error);
             }
-            match under_way.works.get(name) {
+            match under_way.works.get(&wanted) {
                 Some(remade) => remade.clone(),
                 None => {
-                    let remade = Arc::clone(self).begin(name.clone());
-                    under_way.works.insert(name.clone(), remade.clone());
+                    let remade = Arc::clone(self).begin(wanted.clone());
+                    under_way.works.insert(wanted, remade.clone());
                     remade
                 }
             }
@@ -90,36 +94,33 @@ impl Deployer {
         remade.await
     }
 
-    fn begin(self: Arc<Self>, name: WholeName) -> Work {
+    fn begin(self: Arc<Self>, wanted: Wanted) -> Work {
         let work = tokio::spawn(async move {
-            let remade = self.remake_in_turn(&name).await;
+            let remade = AssertUnwindSafe(self.remake_in_turn(&wanted)).catch_unwind().await;
+            let remade = remade.unwrap_or(Err(DeployError::BrokeOff)).map_err(Arc::new);
             let mut under_way = self.under_way.lock();
-            under_way.works.remove(&name);
-            remade.map_err(|(id, error)| {
-                let error = Arc::new(error);
-                under_way.failed.insert(name, (id, Instant::now(), Arc::clone(&error)));
-                error
-            })
+            under_way.works.remove(&wanted);
+            if let Err(error) = &remade {
+                under_way.failed.insert(wanted, (Instant::now(), Arc::clone(error)));
+            }
+            remade
         });
         let broke_off = |_| Err(Arc::new(DeployError::BrokeOff));
         work.map(move |ended| ended.unwrap_or_else(broke_off)).boxed().shared()
     }
 
-    /// The handler, or the version that could not be made and the reason.
     async fn remake_in_turn(
         &self,
-        name: &WholeName,
-    ) -> Result<Option<Arc<Handler>>, (VersionId, DeployError)> {
+        (name, version): &Wanted,
+    ) -> Result<Option<Arc<Handler>>, DeployError> {
         let turn = self.stop.run_until_cancelled(self.turns.take(name.tenant())).await;
-        let Some(function) = self.registry.get(name) else { return Ok(None) };
-        let id = function.current().id.clone();
-        let failed = |error: DeployError| (id.clone(), error);
-        let _turn = turn.ok_or_else(|| failed(DeployError::GivenUp))?;
+        let _turn = turn.ok_or(DeployError::GivenUp)?;
+        let Some(function) = self.registry.find(name, version) else { return Ok(None) };
         if self.is_whole(&function) {
             // A deploy has made it meanwhile.
             return Ok(function.handler.clone());
         }
-        let handler = self.materialise(&function).await.map_err(failed)?;
+        let handler = self.materialise(&function).await?;
         let (engine, registry) = (Arc::clone(&self.engine), Arc::clone(&self.registry));
         let (again, lost) = (Arc::clone(&handler), function.handler.is_some());
         let noted = tokio::task::spawn_blocking(move || {
@@ -129,11 +130,10 @@ impl Deployer {
             }
             registry.made(again)
         });
-        match noted.await.map_err(|_| failed(DeployError::BrokeOff))? {
+        match noted.await.map_err(|_| DeployError::BrokeOff)? {
             Noted::Gone => return Ok(None),
-            Noted::Superseded(other) => return Ok(other),
-            Noted::Current(None) => {}
-            Noted::Current(Some(old)) => self.usage.leave(&old),
+            Noted::Kept(None) => {}
+            Noted::Kept(Some(old)) => self.usage.leave(&old),
         }
         self.engine.forget(&handler.id).await;
         tracing::info!(function = %name, version = %handler.id, "made again from its record");

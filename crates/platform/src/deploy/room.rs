@@ -99,18 +99,20 @@ impl Room {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::sync::OnceLock;
     use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
     use std::thread;
-    use std::time::Duration;
+    use std::time::{Duration, SystemTime};
 
+    use function::{AliasName, BundleDigest, VersionId};
     use tempfile::TempDir;
 
     use super::*;
     use crate::deploy::temporary::tests::function;
     use crate::functions::tests::registry;
     use crate::secrets::SecretKey;
-    use store::{FunctionRow, Functions, PastVersion, StoreError};
+    use store::{AliasRow, FunctionRow, Functions, PastVersion, PublishedVersion, StoreError};
 
     /// Keeps nothing, and does something first whenever it is to write.
     struct Hooked<F>(F);
@@ -137,6 +139,43 @@ mod tests {
         }
 
         fn history(&self, _: &WholeName) -> Result<Vec<PastVersion>, StoreError> {
+            Ok(Vec::new())
+        }
+
+        fn version(&self, _: &WholeName, _: &VersionId) -> Result<Option<Version>, StoreError> {
+            Ok(None)
+        }
+
+        fn bundles(&self) -> Result<BTreeSet<BundleDigest>, StoreError> {
+            Ok(BTreeSet::new())
+        }
+
+        fn publish(
+            &mut self,
+            _: &WholeName,
+            _: SystemTime,
+            _: &str,
+        ) -> Result<Option<PublishedVersion>, StoreError> {
+            Ok(None)
+        }
+
+        fn unpublish(&mut self, _: &WholeName, _: u32) -> Result<bool, StoreError> {
+            Ok(false)
+        }
+
+        fn published(&self) -> Result<Vec<PublishedVersion>, StoreError> {
+            Ok(Vec::new())
+        }
+
+        fn put_alias(&mut self, _: &WholeName, _: &AliasRow) -> Result<(), StoreError> {
+            Ok(())
+        }
+
+        fn remove_alias(&mut self, _: &WholeName, _: &AliasName) -> Result<bool, StoreError> {
+            Ok(false)
+        }
+
+        fn aliases(&self) -> Result<Vec<(WholeName, AliasRow)>, StoreError> {
             Ok(Vec::new())
         }
     }

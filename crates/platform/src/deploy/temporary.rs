@@ -91,7 +91,7 @@ pub(crate) mod tests {
         let record = crate::functions::tests::record(tenant, name);
         let current = Version { id, record, created: updated, warnings: Vec::new() };
         let stored = FunctionRow { current: Arc::new(current), hidden, updated };
-        Arc::new(Function { stored, handler: Some(Arc::new(handler)) })
+        Arc::new(Function { stored, handler: Some(Arc::new(handler)), number: None })
     }
 
     fn going(

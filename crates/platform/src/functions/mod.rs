@@ -14,39 +14,47 @@
 //! A door has a [`FunctionReader`], which takes a permit; the [`Registry`] is for the parts that run functions.
 
 mod handlers;
+mod known;
 mod reader;
+mod releases;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use engine::Handler;
-use function::{Label, VersionId, WholeName};
+use function::{Label, Qualifier, VersionId, WholeName};
 use sandbox::Layer;
 use store::{Bundles, FunctionRow, Functions, PastVersion, StoreError, Version};
 use thiserror::Error;
 
 pub use handlers::Handlers;
 pub(crate) use handlers::layers_of;
-pub use reader::FunctionReader;
+pub use known::Release;
+pub use reader::{FunctionReader, History};
+pub use releases::{Alias, ReleaseError, Releases};
 
-/// A function: a name, its current version, and how this machine runs that.
+use known::Known;
+
+/// A function at one of its versions, the current one where nothing else is said, and how this machine runs that.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
     /// What is stored of it.
     pub stored: FunctionRow,
-    /// How this machine runs the current version; none until that was made here.
+    /// How this machine runs the version; none until that was made here.
     pub handler: Option<Arc<Handler>>,
+    /// The version's number, of a function that was found by a number or an alias.
+    pub number: Option<u32>,
 }
 
 impl Function {
-    /// The current version.
+    /// The version.
     #[must_use]
     pub fn current(&self) -> &Version {
         &self.stored.current
     }
 
-    /// The current version's settings.
+    /// The version's settings.
     #[must_use]
     pub fn manifest(&self) -> &function::Manifest {
         &self.current().record.manifest
@@ -64,7 +72,7 @@ impl Function {
         self.current().record.whole_name()
     }
 
-    /// Whether a call holds its current version.
+    /// Whether a call holds its version.
     #[must_use]
     pub fn is_called(&self) -> bool {
         self.handler.as_ref().is_some_and(|handler| Arc::strong_count(handler) > 1)
@@ -80,11 +88,9 @@ impl Function {
 /// What became of a handler that was made.
 #[derive(Debug)]
 pub enum Noted {
-    /// Its version is current, and was run like that before, if it was.
-    Current(Option<Arc<Handler>>),
-    /// Another version is current by now, and is run like that, if it is made.
-    Superseded(Option<Arc<Handler>>),
-    /// The function was removed.
+    /// Its version is current or published, and was run like that before, if it was.
+    Kept(Option<Arc<Handler>>),
+    /// The function was removed, or has other versions by now.
     Gone,
 }
 
@@ -115,7 +121,7 @@ impl RegistryError {
     }
 }
 
-/// The functions of a worker: a store, and all current versions in memory.
+/// The functions of a worker: a store, and all current and published versions in memory.
 #[derive(Debug)]
 pub struct Registry {
     functions: RwLock<BTreeMap<WholeName, Known>>,
@@ -123,33 +129,6 @@ pub struct Registry {
     store: Mutex<Box<dyn Functions>>,
     bundles: Arc<dyn Bundles>,
     handlers: Handlers,
-}
-
-/// A function in memory.
-#[derive(Debug)]
-struct Known {
-    function: Arc<Function>,
-    /// Versions before the current one that something still runs: as many as that at most, and those put since.
-    earlier: Vec<Weak<Handler>>,
-}
-
-impl Known {
-    fn new(function: Arc<Function>) -> Self {
-        Self { function, earlier: Vec::new() }
-    }
-
-    /// Makes another version current; returns the function as it was.
-    fn advance(&mut self, function: Arc<Function>) -> Arc<Function> {
-        let before = std::mem::replace(&mut self.function, function);
-        self.earlier.retain(|handler| handler.strong_count() > 0);
-        self.earlier.extend(before.handler.as_ref().map(Arc::downgrade));
-        before
-    }
-
-    fn has(&self, version: &VersionId) -> bool {
-        self.function.current().id == *version
-            || self.earlier.iter().filter_map(Weak::upgrade).any(|handler| handler.id == *version)
-    }
 }
 
 impl Registry {
@@ -162,37 +141,53 @@ impl Registry {
         bundles: Arc<dyn Bundles>,
         handlers: Handlers,
     ) -> Result<Self, StoreError> {
-        let known = |stored: FunctionRow| {
+        let mut functions = BTreeMap::new();
+        for stored in store.list()? {
             let handler = handlers.read(&stored.current.id).map(Arc::new);
-            let function = Function { stored, handler };
-            (function.whole_name(), Known::new(Arc::new(function)))
-        };
-        let functions = RwLock::new(store.list()?.into_iter().map(known).collect());
+            let function = Function { stored, handler, number: None };
+            functions.insert(function.whole_name(), Known::new(Arc::new(function)));
+        }
+        for published in store.published()? {
+            if let Some(known) = functions.get_mut(&published.version.record.whole_name()) {
+                let id = &published.version.id;
+                let handler = match known.find(id) {
+                    Some(function) => function.handler.clone(),
+                    None => handlers.read(id).map(Arc::new),
+                };
+                known.publish(published, handler);
+            }
+        }
+        for (name, alias) in store.aliases()? {
+            if let Some(known) = functions.get_mut(&name) {
+                known.put_alias(alias);
+            }
+        }
+        let functions = RwLock::new(functions);
         Ok(Self { functions, store: Mutex::new(store), bundles, handlers })
     }
 
-    /// Notes how this machine runs a version, if that is current. Writes a file.
+    fn store(&self) -> MutexGuard<'_, Box<dyn Functions>> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes how this machine runs a version, if that is kept. Writes a file.
     pub fn made(&self, handler: Arc<Handler>) -> Noted {
         let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
         let Some(known) = functions.get_mut(&handler.whole_name()) else { return Noted::Gone };
-        if known.function.current().id != handler.id {
-            return Noted::Superseded(known.function.handler.clone());
+        if known.find(&handler.id).is_none() {
+            return Noted::Gone;
         }
-        let mut changed = Function::clone(&known.function);
-        let before = changed.handler.replace(Arc::clone(&handler));
-        known.function = Arc::new(changed);
+        let before = known.run_by(&handler.id, Some(&handler));
         drop(functions);
         self.handlers.write(&handler);
-        Noted::Current(before)
+        Noted::Kept(before)
     }
 
-    /// Forgets how this machine runs a function: its version is to be made again.
-    pub fn unmake(&self, name: &WholeName) {
+    /// Forgets how this machine runs a version of a function: it is to be made again.
+    pub fn unmake(&self, handler: &Handler) {
         let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = functions.get_mut(name) {
-            let mut changed = Function::clone(&known.function);
-            changed.handler = None;
-            known.function = Arc::new(changed);
+        if let Some(known) = functions.get_mut(&handler.whole_name()) {
+            known.run_by(&handler.id, None);
         }
     }
 
@@ -202,16 +197,16 @@ impl Registry {
         self.handlers.lost(handler)
     }
 
-    /// Removes the bundles that no current version has, and what is remembered of other versions. No deploy may be
-    /// under way.
+    /// Removes the bundles that no kept version has, and what is remembered of versions that are neither current nor
+    /// published. No deploy may be under way.
     ///
     /// # Errors
-    /// When a directory cannot be read, or a file not be removed.
+    /// When the store or a directory cannot be read, or a file not be removed.
     pub fn tidy(&self) -> Result<(), StoreError> {
-        let functions = self.list();
-        let versions = functions.iter().map(|function| function.current());
-        self.handlers.retain(&versions.clone().map(|version| version.id.clone()).collect());
-        self.bundles.retain(&versions.map(|version| version.record.bundle.clone()).collect())
+        let bundles = self.store().bundles()?;
+        let ids = self.all().iter().map(|function| function.current().id.clone()).collect();
+        self.handlers.retain(&ids);
+        self.bundles.retain(&bundles)
     }
 
     /// Whether what runs is a version of a function that is there. Of a function that was removed it is none, even where
@@ -221,18 +216,52 @@ impl Registry {
         functions.get(&handler.whole_name()).is_some_and(|known| known.has(&handler.id))
     }
 
-    /// Finds a function in memory.
+    /// Finds a function at a version that calls can reach: it is current or published.
+    #[must_use]
+    pub fn find(&self, name: &WholeName, version: &VersionId) -> Option<Arc<Function>> {
+        let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
+        functions.get(name)?.find(version).cloned()
+    }
+
+    /// Finds the version of a function that a qualifier means. Where an alias shares its calls between two, `draw` says
+    /// which: a number from 0 to 1, evenly spread.
+    #[must_use]
+    pub fn resolve(
+        &self,
+        name: &WholeName,
+        qualifier: &Qualifier,
+        draw: impl FnOnce() -> f64,
+    ) -> Option<Arc<Function>> {
+        let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
+        functions.get(name)?.resolve(qualifier, draw)
+    }
+
+    /// Finds a function at its current version.
     #[must_use]
     pub fn get(&self, name: &WholeName) -> Option<Arc<Function>> {
         let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
-        functions.get(name).map(|known| Arc::clone(&known.function))
+        functions.get(name).map(Known::current)
     }
 
-    /// All functions of all tenants, by tenant and name.
+    /// A function at its current version and at each published one; empty when it is not there.
+    #[must_use]
+    pub fn versions(&self, name: &WholeName) -> Vec<Arc<Function>> {
+        let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
+        functions.get(name).map(Known::versions).unwrap_or_default()
+    }
+
+    /// All functions of all tenants at their current and their published versions.
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<Function>> {
+        let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
+        functions.values().flat_map(Known::versions).collect()
+    }
+
+    /// All functions of all tenants at their current versions, by tenant and name.
     #[must_use]
     pub fn list(&self) -> Vec<Arc<Function>> {
         let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
-        functions.values().map(|known| Arc::clone(&known.function)).collect()
+        functions.values().map(Known::current).collect()
     }
 
     /// Whether a tenant that may have `most` functions may have this one.
@@ -263,8 +292,8 @@ impl Registry {
         let current = version.into();
         let updated = current.created;
         let stored = FunctionRow { current, hidden, updated };
-        let mut function = Function { stored, handler: Some(handler) };
-        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut function = Function { stored, handler: Some(handler), number: None };
+        let mut store = self.store();
         let name = function.whole_name();
         self.check_room(&name, most)?;
         if let Some(known) = self.get(&name) {
@@ -304,13 +333,21 @@ impl Registry {
         name: &WholeName,
         holds: impl FnOnce(&Arc<Function>) -> bool,
     ) -> Result<Option<Arc<Function>>, StoreError> {
-        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut store = self.store();
         if !self.get(name).is_some_and(|function| holds(&function)) {
             return Ok(None);
         }
         store.remove(name)?;
         let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
-        Ok(functions.remove(name).map(|known| known.function))
+        Ok(functions.remove(name).map(|known| known.current()))
+    }
+
+    /// One version of a function, whether or not calls can reach it. Waits for the disk.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn version(&self, name: &WholeName, id: &VersionId) -> Result<Option<Version>, StoreError> {
+        self.store().version(name, id)
     }
 
     /// A function's versions, newest first. Waits for the disk.
@@ -318,7 +355,7 @@ impl Registry {
     /// # Errors
     /// When the store cannot be read.
     pub fn history(&self, name: &WholeName) -> Result<Vec<PastVersion>, StoreError> {
-        self.store.lock().unwrap_or_else(PoisonError::into_inner).history(name)
+        self.store().history(name)
     }
 }
 

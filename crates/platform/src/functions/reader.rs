@@ -4,10 +4,21 @@ use std::sync::Arc;
 
 use engine::Engine;
 use function::Kind;
-use store::PastVersion;
+use store::{AliasRow, PastVersion};
 
-use super::{Function, Registry, RegistryError};
+use super::{Function, Registry, RegistryError, Release};
 use crate::access::{Permit, to};
+
+/// A function's past, and what of it can still be called.
+#[derive(Clone, Debug)]
+pub struct History {
+    /// Its versions, newest first.
+    pub versions: Vec<PastVersion>,
+    /// Its published versions, by number.
+    pub releases: Vec<Release>,
+    /// Its aliases, by name.
+    pub aliases: Vec<AliasRow>,
+}
 
 /// Reads the functions of a worker, for callers with a permit.
 #[derive(Clone, Debug)]
@@ -41,14 +52,17 @@ impl FunctionReader {
         self.registry.get(permit.function())
     }
 
-    /// The versions of a function that was shown or deployed, newest first.
+    /// The versions and aliases of a function that was shown or deployed.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub async fn history(&self, function: &Function) -> Result<Vec<PastVersion>, RegistryError> {
+    pub async fn history(&self, function: &Function) -> Result<History, RegistryError> {
         let (registry, name) = (Arc::clone(&self.registry), function.whole_name());
-        let history = tokio::task::spawn_blocking(move || registry.history(&name)).await;
-        Ok(history.map_err(|_| RegistryError::BrokeOff)??)
+        let read = tokio::task::spawn_blocking(move || {
+            let (releases, aliases) = registry.releases(&name);
+            Ok(History { versions: registry.history(&name)?, releases, aliases })
+        });
+        read.await.map_err(|_| RegistryError::BrokeOff)?
     }
 
     /// Whether functions of the kind `microvm` run in machines here.

@@ -122,7 +122,7 @@ impl Stock {
     ) -> Result<Inventory, StockError> {
         self.blocking(|stock| {
             let mut users: BTreeMap<Layer, Vec<String>> = BTreeMap::new();
-            for function in stock.registry.list() {
+            for function in stock.registry.all() {
                 let layer = function.handler.as_ref().and_then(|handler| handler.packages.clone());
                 if let Some(layer) = layer {
                     users.entry(layer).or_default().push(function.whole_name().to_string());
@@ -139,6 +139,7 @@ impl Stock {
             let stocked = |wheel: Wheel| {
                 let mut functions = of_wheel.remove(&wheel.id).unwrap_or_default();
                 functions.sort();
+                functions.dedup();
                 let cost = costs.get(&wheel.id).copied().unwrap_or_default();
                 let unforkable = unforkable.remove(&wheel.id);
                 Stocked { functions, used: wheel.used(&stock.store), cost, unforkable, wheel }

@@ -1,7 +1,7 @@
 //! Which layers are in use: what may not be removed.
 //!
 //! ```text
-//!   deployed: its current version        ─┐
+//!   its current and published versions   ─┐
 //!   superseded or removed: until the last ├─► layers in use
 //!   call that holds it has ended, and a   │
 //!   moment longer                         │
@@ -84,10 +84,10 @@ fn note(all: &mut Vec<Leaving>, handler: &Arc<Handler>) {
     }
 }
 
-/// Layers of the current versions.
+/// Layers of the current and the published versions.
 #[must_use]
 pub fn deployed(registry: &Registry) -> BTreeSet<Layer> {
-    let functions = registry.list();
+    let functions = registry.all();
     let handlers = functions.iter().filter_map(|function| function.handler.as_ref());
     handlers.flat_map(|handler| layers_of(handler).cloned().collect::<Vec<_>>()).collect()
 }

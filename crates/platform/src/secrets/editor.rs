@@ -77,7 +77,7 @@ impl SecretEditor {
 
     /// Ends the instances that have the secrets of before.
     fn renew(&self, name: &WholeName) {
-        if let Some(function) = self.registry.get(name) {
+        for function in self.registry.versions(name) {
             self.engine.renew(&function.current().id);
         }
     }

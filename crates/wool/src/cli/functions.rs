@@ -44,10 +44,10 @@ pub struct Deploy {
 /// The arguments of `wool invoke`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Examples:\n  wool invoke hello '{\"name\": \"Ada\"}'\n  wool invoke hello @event.json --timings\n  cat photo.jpg | wool invoke thumbnail - --content-type image/jpeg -o small.jpg"
+    after_help = "Examples:\n  wool invoke hello '{\"name\": \"Ada\"}'\n  wool invoke hello @event.json --timings\n  wool invoke hello:live            the version that an alias points to; hello:3 is published version 3\n  cat photo.jpg | wool invoke thumbnail - --content-type image/jpeg -o small.jpg"
 )]
 pub struct Invoke {
-    /// The function's name
+    /// The function's name; `NAME:NUMBER` or `NAME:ALIAS` for a published version
     pub name: String,
     /// How to call it.
     #[command(flatten)]

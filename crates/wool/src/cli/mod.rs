@@ -2,6 +2,7 @@
 
 mod control;
 mod functions;
+mod releases;
 mod worker;
 
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ pub use control::{Audit, Secret, Tls, Token, TokenCreate};
 use doors::native::MOST_LINES;
 use function::Label;
 pub use functions::{Deploy, Event, Invoke, Logs, Ls, Rm, Run};
+pub use releases::{Alias, Publish, RollBack, Unpublish, Versions};
 pub use worker::{Clean, Down, Up};
 
 const EXAMPLES: &str = "\
@@ -124,6 +126,17 @@ pub enum Command {
     Ls(Ls),
     /// Remove functions
     Rm(Rm),
+    /// List the versions of a function that are kept
+    Versions(Versions),
+    /// Give a function's current version a number, under which it stays callable
+    Publish(Publish),
+    /// Remove published versions of a function
+    Unpublish(Unpublish),
+    /// Aliases: names for published versions
+    #[command(subcommand)]
+    Alias(Alias),
+    /// Make an earlier version of a function current again
+    Rollback(RollBack),
     /// Show what a function printed
     Logs(Logs),
     /// List the packages that are installed, and who uses them

@@ -37,7 +37,7 @@ pub(super) async fn call(
     event: &event::Body,
     id: Option<&InvocationId>,
 ) -> Result<Reply> {
-    let path = format!("/run/{}", segment(name));
+    let path = path(name);
     let began = Instant::now();
     let mut headers = vec![(header::CONTENT_TYPE, event.content_type.as_str())];
     headers.extend(id.map(|id| (INVOCATION, id.as_str())));
@@ -77,6 +77,16 @@ impl Reply {
     }
 }
 
+/// Where a function is called: its name may be followed by `:` and a version's number or an alias.
+fn path(name: &str) -> String {
+    match name.split_once(':') {
+        None => format!("/run/{}", segment(name)),
+        Some((name, qualifier)) => {
+            format!("/run/{}?qualifier={}", segment(name), segment(qualifier))
+        }
+    }
+}
+
 /// A name as one segment of a path; the worker says what is wrong with one that is none.
 pub(super) fn segment(name: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
@@ -105,6 +115,14 @@ fn timings(headers: &HeaderMap, total: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_version_stands_behind_a_colon() {
+        assert_eq!(path("hello"), "/run/hello");
+        assert_eq!(path("hello:live"), "/run/hello?qualifier=live");
+        assert_eq!(path("hello:$LATEST"), "/run/hello?qualifier=%24LATEST");
+        assert_eq!(path("hello:"), "/run/hello?qualifier=");
+    }
 
     #[test]
     fn a_strange_name_stays_one_segment() {

@@ -9,6 +9,7 @@ mod list;
 mod logs;
 mod pack;
 mod packages;
+mod release;
 mod remove;
 mod run;
 mod secret;
@@ -62,6 +63,11 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Invoke(invoke) => client_side(call::invoke(&global, &invoke)),
         Command::Ls(ls) => client_side(list::list(&global, &ls)),
         Command::Rm(rm) => client_side(remove::remove(&global, &rm)),
+        Command::Versions(of) => client_side(release::versions(&global, &of)),
+        Command::Publish(publish) => client_side(release::publish(&global, &publish)),
+        Command::Unpublish(unpublish) => client_side(release::unpublish(&global, &unpublish)),
+        Command::Alias(alias) => client_side(release::alias(&global, &alias)),
+        Command::Rollback(to) => client_side(release::roll_back(&global, &to)),
         Command::Logs(logs) => client_side(logs::logs(&global, &logs)),
         Command::Packages(packages) => client_side(packages::packages(&global, &packages)),
         Command::Zygotes => client_side(zygotes::zygotes(&global)),

@@ -11,7 +11,7 @@ use platform::deploy::builder::BuildSandboxes;
 use platform::deploy::installer::Installer;
 use platform::deploy::workshop::Workshop;
 use platform::deploy::{self, Deployer, guest};
-use platform::functions::{Handlers, Registry};
+use platform::functions::{Handlers, Registry, Releases};
 use platform::invoke::Invoker;
 use platform::limits::bucket::Rate;
 use platform::limits::quotas::Quotas;
@@ -94,6 +94,7 @@ pub(super) struct UseCases {
     pub(super) deployer: Arc<Deployer>,
     pub(super) invoker: Invoker,
     pub(super) secrets: SecretEditor,
+    pub(super) releases: Releases,
     pub(super) stock: Stock,
 }
 
@@ -132,6 +133,7 @@ impl UseCases {
             Arc::clone(&quotas),
             Arc::clone(engine),
         );
+        let releases = Releases::new(registry(), Arc::clone(engine), Arc::clone(&usage));
         let (bounds, indexes) = (config.package_bounds(), config.indexes()?);
         let installer = Installer::new(layers.clone(), builds, bounds, indexes);
         let stock = Stock::new(
@@ -144,7 +146,7 @@ impl UseCases {
             config.install_cache_bytes.0,
         );
         let secrets = SecretEditor::new(Arc::clone(vault), registry(), Arc::clone(engine), quotas);
-        Ok(Self { deployer, invoker, secrets, stock })
+        Ok(Self { deployer, invoker, secrets, releases, stock })
     }
 }
 

@@ -132,6 +132,7 @@ impl Worker {
             deployer: cases.deployer,
             invoker: cases.invoker,
             secrets: cases.secrets,
+            releases: cases.releases,
             stock: Arc::new(cases.stock),
             logs,
             control,
@@ -344,7 +345,7 @@ async fn keep_a_thread(stop: CancellationToken) {
 /// function for them, and those of what was deployed last, so that the first calls after a start find them.
 async fn prepare(registry: &Registry, engine: &Engine, sets: usize, given: Option<ZygoteTree>) {
     let (packed, bare): (Vec<_>, Vec<_>) =
-        distinct(registry.list()).into_iter().partition(|handler| handler.packages.is_some());
+        distinct(registry.all()).into_iter().partition(|handler| handler.packages.is_some());
     // These need nothing but a fresh interpreter, which all others are made from, and take no place from them.
     for handler in bare.iter().take(INTERPRETERS) {
         engine.prepare(handler).await;
@@ -359,12 +360,12 @@ async fn prepare(registry: &Registry, engine: &Engine, sets: usize, given: Optio
 
 /// Makes again what of functions' versions is gone from the disk, or was never made on this machine.
 async fn make_again(registry: &Registry, deployer: &Arc<Deployer>) {
-    for function in registry.list() {
+    for function in registry.all() {
         if deployer.is_whole(&function) {
             continue;
         }
         let name = function.whole_name();
-        if let Err(error) = deployer.remake(&name).await {
+        if let Err(error) = deployer.remake(&name, &function.current().id).await {
             let error = sandbox::chain(&error);
             tracing::warn!(function = %name, error, "cannot be made on this machine");
         }

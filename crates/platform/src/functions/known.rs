@@ -1,0 +1,232 @@
+//! A function in memory: its current version, its published ones, and its aliases.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::SystemTime;
+
+use engine::Handler;
+use function::{AliasName, Qualifier, VersionId};
+use store::{AliasRow, FunctionRow, PublishedVersion};
+
+use super::Function;
+
+/// A published version of a function.
+#[derive(Clone, Debug)]
+pub struct Release {
+    /// The function at this version.
+    pub function: Arc<Function>,
+    /// The version's number.
+    pub number: u32,
+    /// When it was published.
+    pub published: SystemTime,
+    /// What its author says of it.
+    pub description: String,
+}
+
+/// What a registry holds of one function.
+#[derive(Debug)]
+pub(super) struct Known {
+    function: Arc<Function>,
+    /// Versions before the current one that something still runs: as many as that at most, and those put since.
+    earlier: Vec<Weak<Handler>>,
+    releases: BTreeMap<u32, Release>,
+    aliases: BTreeMap<AliasName, AliasRow>,
+}
+
+impl Known {
+    pub(super) fn new(function: Arc<Function>) -> Self {
+        let (releases, aliases) = (BTreeMap::new(), BTreeMap::new());
+        Self { function, earlier: Vec::new(), releases, aliases }
+    }
+
+    /// The function at its current version.
+    pub(super) fn current(&self) -> Arc<Function> {
+        Arc::clone(&self.function)
+    }
+
+    /// The function at its current version and at each published one.
+    pub(super) fn versions(&self) -> Vec<Arc<Function>> {
+        let published = self.releases.values().map(|release| &release.function);
+        published.chain([&self.function]).map(Arc::clone).collect()
+    }
+
+    pub(super) fn releases(&self) -> Vec<Release> {
+        self.releases.values().cloned().collect()
+    }
+
+    pub(super) fn release(&self, number: u32) -> Option<&Release> {
+        self.releases.get(&number)
+    }
+
+    pub(super) fn aliases(&self) -> Vec<AliasRow> {
+        self.aliases.values().cloned().collect()
+    }
+
+    /// Makes another version current; returns the function as it was.
+    pub(super) fn advance(&mut self, function: Arc<Function>) -> Arc<Function> {
+        if let Some(handler) = &function.handler {
+            // A published version that becomes current again is run in one way.
+            self.run_by(&handler.id, Some(handler));
+        }
+        let before = std::mem::replace(&mut self.function, function);
+        self.earlier.retain(|handler| handler.strong_count() > 0);
+        self.earlier.extend(before.handler.as_ref().map(Arc::downgrade));
+        before
+    }
+
+    /// Adds a published version; returns it.
+    pub(super) fn publish(
+        &mut self,
+        version: PublishedVersion,
+        handler: Option<Arc<Handler>>,
+    ) -> Release {
+        let PublishedVersion { number, version, published, description } = version;
+        let stored = FunctionRow { current: version, hidden: false, updated: published };
+        let function = Arc::new(Function { stored, handler, number: Some(number) });
+        let release = Release { function, number, published, description };
+        self.releases.insert(number, release.clone());
+        release
+    }
+
+    /// Removes a published version; returns it. Something may still run it.
+    pub(super) fn unpublish(&mut self, number: u32) -> Option<Release> {
+        let release = self.releases.remove(&number)?;
+        self.earlier.extend(release.function.handler.as_ref().map(Arc::downgrade));
+        Some(release)
+    }
+
+    pub(super) fn put_alias(&mut self, alias: AliasRow) {
+        self.aliases.insert(alias.name.clone(), alias);
+    }
+
+    pub(super) fn remove_alias(&mut self, alias: &AliasName) {
+        self.aliases.remove(alias);
+    }
+
+    /// Finds the version that a qualifier means.
+    pub(super) fn resolve(
+        &self,
+        qualifier: &Qualifier,
+        draw: impl FnOnce() -> f64,
+    ) -> Option<Arc<Function>> {
+        let number = match qualifier {
+            Qualifier::Latest => return Some(self.current()),
+            Qualifier::Number(number) => *number,
+            Qualifier::Alias(alias) => {
+                let alias = self.aliases.get(alias)?;
+                match alias.canary {
+                    Some((canary, share)) if draw() < share => canary,
+                    _ => alias.number,
+                }
+            }
+        };
+        self.release(number).map(|release| Arc::clone(&release.function))
+    }
+
+    /// Whether a version is current or published, or one before that something still runs.
+    pub(super) fn has(&self, version: &VersionId) -> bool {
+        let mut earlier = self.earlier.iter().filter_map(Weak::upgrade);
+        self.find(version).is_some() || earlier.any(|handler| handler.id == *version)
+    }
+
+    /// The function at a version that is current or published.
+    pub(super) fn find(&self, version: &VersionId) -> Option<&Arc<Function>> {
+        let releases = self.releases.values().map(|release| &release.function);
+        [&self.function].into_iter().chain(releases).find(|one| one.current().id == *version)
+    }
+
+    /// Says how a version is run from now on; returns how it was before.
+    pub(super) fn run_by(
+        &mut self,
+        version: &VersionId,
+        handler: Option<&Arc<Handler>>,
+    ) -> Option<Arc<Handler>> {
+        let before = self.find(version)?.handler.clone();
+        let releases = self.releases.values_mut().map(|release| &mut release.function);
+        for function in releases.chain([&mut self.function]) {
+            if function.current().id == *version {
+                let mut changed = Function::clone(function);
+                changed.handler = handler.cloned();
+                *function = Arc::new(changed);
+            }
+        }
+        before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use store::Version;
+
+    use super::*;
+    use crate::functions::tests::record;
+
+    fn version(number: u64) -> Arc<Version> {
+        let mut record = record("t", "f");
+        record.manifest.timeout = Duration::from_secs(number);
+        let (id, created) = (record.id(), SystemTime::UNIX_EPOCH);
+        Arc::new(Version { id, record, created, warnings: Vec::new() })
+    }
+
+    /// With version 3 current, 1 published as number 1 and 2 as number 2.
+    fn known() -> Known {
+        let row = |number| FunctionRow {
+            current: version(number),
+            hidden: false,
+            updated: SystemTime::UNIX_EPOCH,
+        };
+        let current = Function { stored: row(3), handler: None, number: None };
+        let mut known = Known::new(Arc::new(current));
+        for number in [1, 2] {
+            let (published, description) = (SystemTime::UNIX_EPOCH, String::new());
+            let version = version(number.into());
+            known.publish(PublishedVersion { number, version, published, description }, None);
+        }
+        known
+    }
+
+    fn alias(number: u32, canary: Option<(u32, f64)>) -> AliasRow {
+        let (name, updated) = ("live".parse().unwrap(), SystemTime::UNIX_EPOCH);
+        AliasRow { name, number, canary, updated, description: String::new() }
+    }
+
+    fn found(known: &Known, qualifier: &str, draw: f64) -> Option<(Option<u32>, u64)> {
+        let function = known.resolve(&qualifier.parse().unwrap(), || draw)?;
+        Some((function.number, function.manifest().timeout.as_secs()))
+    }
+
+    #[test]
+    fn a_qualifier_finds_its_version() {
+        let mut known = known();
+        known.put_alias(alias(1, None));
+        assert_eq!(found(&known, "$LATEST", 0.0), Some((None, 3)));
+        assert_eq!(found(&known, "2", 0.0), Some((Some(2), 2)));
+        assert_eq!(found(&known, "live", 0.0), Some((Some(1), 1)));
+        assert_eq!(found(&known, "3", 0.0), None);
+        assert_eq!(found(&known, "Live", 0.0), None);
+        known.remove_alias(&"live".parse().unwrap());
+        assert_eq!(found(&known, "live", 0.0), None);
+    }
+
+    #[test]
+    fn a_canary_gets_its_share() {
+        let mut known = known();
+        known.put_alias(alias(1, Some((2, 0.25))));
+        for (draw, number) in [(0.0, 2), (0.249, 2), (0.25, 1), (0.999, 1)] {
+            assert_eq!(found(&known, "live", draw).unwrap().0, Some(number), "{draw}");
+        }
+        known.put_alias(alias(1, Some((2, 1.0))));
+        assert_eq!(found(&known, "live", 0.999).unwrap().0, Some(2));
+    }
+
+    #[test]
+    fn a_version_that_is_not_published_any_more_is_not_found() {
+        let mut known = known();
+        assert!(known.find(&version(1).id).is_some());
+        assert_eq!(known.unpublish(1).unwrap().number, 1);
+        assert!(known.unpublish(1).is_none() && known.find(&version(1).id).is_none());
+        assert_eq!(found(&known, "1", 0.0), None);
+    }
+}

@@ -1,0 +1,449 @@
+//! Publishing versions, and pointing aliases at them.
+//!
+//! ```text
+//!   publish ──► the current version gets the next number, and is kept until that is removed
+//!   alias   ──► a name for a number; a second number can get a share of its calls
+//! ```
+
+use std::sync::{Arc, PoisonError};
+use std::time::SystemTime;
+
+use engine::Engine;
+use function::{AliasName, WholeName};
+use store::millis::truncate;
+use store::{AliasRow, StoreError};
+use thiserror::Error;
+
+use super::known::{Known, Release};
+use super::{Function, Registry};
+use crate::access::{Permit, to};
+use crate::packages::retention::Usage;
+
+/// Most published versions of one function: the files of each stay on the disk.
+const MAX_RELEASES: usize = 100;
+
+/// Most aliases of one function.
+const MAX_ALIASES: usize = 100;
+
+/// Longest description, in bytes.
+const MAX_DESCRIPTION: usize = 256;
+
+/// Where an alias is to point.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Alias {
+    /// The number of a published version.
+    pub number: u32,
+    /// A second version, and the share of the calls that it gets.
+    pub canary: Option<(u32, f64)>,
+    /// What its author says of it, at most 256 bytes.
+    pub description: String,
+}
+
+/// Why versions and aliases stay as they are.
+#[derive(Debug, Error)]
+pub enum ReleaseError {
+    /// There is no such function.
+    #[error("no function {:?}: see `wool ls`", .0.name())]
+    Unknown(WholeName),
+    /// The function has as many as it may.
+    #[error("{name} has {most} {what}, the most that a function may have: remove one first")]
+    TooMany {
+        /// The function's name.
+        name: String,
+        /// `published versions` or `aliases`.
+        what: &'static str,
+        /// How many it may have.
+        most: usize,
+    },
+    /// An alias points to published versions alone.
+    #[error("{name} has no published version {number}: see `wool versions {name}`")]
+    Unpublished {
+        /// The function's name.
+        name: String,
+        /// The version that is not there.
+        number: u32,
+    },
+    /// A published version stays while an alias points to it.
+    #[error(
+        "the alias {alias} of {name} points to version {number}: point it to another version, or remove it, first"
+    )]
+    Aliased {
+        /// The function's name.
+        name: String,
+        /// The version.
+        number: u32,
+        /// The alias.
+        alias: AliasName,
+    },
+    /// The second version of an alias is no canary.
+    #[error(
+        "an alias shares its calls between two versions: name another version than {0}, and a share above 0 and at most 1"
+    )]
+    Share(u32),
+    /// A text is longer than is kept.
+    #[error("the description has {0} bytes: it may have {MAX_DESCRIPTION}")]
+    Description(usize),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The work ended without a result.
+    #[error("the change broke off: see the worker's log")]
+    BrokeOff,
+}
+
+/// Publishes versions and keeps aliases, for callers with a permit.
+#[derive(Clone, Debug)]
+pub struct Releases {
+    registry: Arc<Registry>,
+    engine: Arc<Engine>,
+    usage: Arc<Usage>,
+}
+
+impl Releases {
+    /// Those of the functions of a registry, which run on an engine.
+    #[must_use]
+    pub fn new(registry: Arc<Registry>, engine: Arc<Engine>, usage: Arc<Usage>) -> Self {
+        Self { registry, engine, usage }
+    }
+
+    /// Gives a function's current version the next number; a version that has the newest number keeps it.
+    ///
+    /// # Errors
+    /// When there is no such function, or it has as many numbers as it may; nothing has changed then.
+    pub async fn publish(
+        &self,
+        permit: &Permit<to::Publish>,
+        description: String,
+    ) -> Result<Release, ReleaseError> {
+        let name = permit.function().clone();
+        self.blocking(move |registry| registry.publish(&name, &description)).await
+    }
+
+    /// Removes a published version: calls that name its number fail from then on. The version stays current if it is.
+    /// False: there is none.
+    ///
+    /// # Errors
+    /// When an alias points to it; nothing has changed then.
+    pub async fn unpublish(
+        &self,
+        permit: &Permit<to::Unpublish>,
+        number: u32,
+    ) -> Result<bool, ReleaseError> {
+        let (name, usage) = (permit.function().clone(), Arc::clone(&self.usage));
+        let removed = self.blocking(move |registry| {
+            let removed = registry.unpublish(&name, number)?;
+            if let Some(handler) = removed.as_ref().and_then(|function| function.handler.as_ref()) {
+                usage.leave(handler);
+            }
+            Ok(removed)
+        });
+        let Some(function) = removed.await? else { return Ok(false) };
+        let id = &function.current().id;
+        if self.registry.find(permit.function(), id).is_none() {
+            self.engine.forget(id).await;
+        }
+        Ok(true)
+    }
+
+    /// Adds an alias, or points it somewhere else. Calls that begin later follow it.
+    ///
+    /// # Errors
+    /// When a version is not published, the share does not fit, or the function has as many aliases as it may; nothing
+    /// has changed then.
+    pub async fn set_alias(
+        &self,
+        permit: &Permit<to::SetAlias>,
+        alias: AliasName,
+        to: Alias,
+    ) -> Result<AliasRow, ReleaseError> {
+        let name = permit.function().clone();
+        self.blocking(move |registry| registry.set_alias(&name, alias, to)).await
+    }
+
+    /// Removes an alias. False: there is none.
+    ///
+    /// # Errors
+    /// When there is no such function.
+    pub async fn remove_alias(
+        &self,
+        permit: &Permit<to::RemoveAlias>,
+        alias: AliasName,
+    ) -> Result<bool, ReleaseError> {
+        let name = permit.function().clone();
+        self.blocking(move |registry| registry.remove_alias(&name, &alias)).await
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Registry) -> Result<T, ReleaseError> + Send + 'static,
+    ) -> Result<T, ReleaseError> {
+        let registry = Arc::clone(&self.registry);
+        let work = tokio::task::spawn_blocking(move || work(&registry));
+        work.await.unwrap_or(Err(ReleaseError::BrokeOff))
+    }
+}
+
+/// Each change holds the lock of the store: what it checked before the change still holds when it is made.
+impl Registry {
+    /// The published versions of a function, by number, and its aliases, by name.
+    #[must_use]
+    pub fn releases(&self, name: &WholeName) -> (Vec<Release>, Vec<AliasRow>) {
+        let known = |known: &Known| (known.releases(), known.aliases());
+        self.peek(name, known).unwrap_or_default()
+    }
+
+    fn publish(&self, name: &WholeName, description: &str) -> Result<Release, ReleaseError> {
+        check_description(description)?;
+        let mut store = self.store();
+        let (id, releases) = self
+            .peek(name, |known| (known.current().current().id.clone(), known.releases()))
+            .ok_or_else(|| ReleaseError::Unknown(name.clone()))?;
+        let has_newest = releases.last().is_some_and(|newest| newest.function.current().id == id);
+        if releases.len() >= MAX_RELEASES && !has_newest {
+            return Err(too_many(name, "published versions", MAX_RELEASES));
+        }
+        let published = store.publish(name, truncate(SystemTime::now()), description)?;
+        let published = published.ok_or_else(|| ReleaseError::Unknown(name.clone()))?;
+        let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
+        let known = functions.get_mut(name).ok_or_else(|| ReleaseError::Unknown(name.clone()))?;
+        let handler = known.find(&published.version.id).and_then(|one| one.handler.clone());
+        Ok(known.publish(published, handler))
+    }
+
+    fn unpublish(
+        &self,
+        name: &WholeName,
+        number: u32,
+    ) -> Result<Option<Arc<Function>>, ReleaseError> {
+        let mut store = self.store();
+        let aliases = self.peek(name, Known::aliases);
+        let aliases = aliases.ok_or_else(|| ReleaseError::Unknown(name.clone()))?;
+        let points_to_it = |alias: &&AliasRow| {
+            alias.number == number || alias.canary.is_some_and(|(canary, _)| canary == number)
+        };
+        if let Some(alias) = aliases.iter().find(points_to_it) {
+            let (name, alias) = (name.name().to_owned(), alias.name.clone());
+            return Err(ReleaseError::Aliased { name, number, alias });
+        }
+        store.unpublish(name, number)?;
+        let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
+        let removed = functions.get_mut(name).and_then(|known| known.unpublish(number));
+        Ok(removed.map(|release| release.function))
+    }
+
+    fn set_alias(
+        &self,
+        name: &WholeName,
+        alias: AliasName,
+        to: Alias,
+    ) -> Result<AliasRow, ReleaseError> {
+        let Alias { number, canary, description } = to;
+        check_description(&description)?;
+        if let Some((other, share)) = canary
+            && (other == number || !(share > 0.0 && share <= 1.0))
+        {
+            return Err(ReleaseError::Share(number));
+        }
+        let mut store = self.store();
+        let named = [Some(number), canary.map(|(other, _)| other)];
+        let lacking = |known: &Known| {
+            named.into_iter().flatten().find(|number| known.release(*number).is_none())
+        };
+        let (lacking, aliases) = self
+            .peek(name, |known| (lacking(known), known.aliases()))
+            .ok_or_else(|| ReleaseError::Unknown(name.clone()))?;
+        if let Some(number) = lacking {
+            return Err(ReleaseError::Unpublished { name: name.name().to_owned(), number });
+        }
+        if aliases.len() >= MAX_ALIASES && aliases.iter().all(|row| row.name != alias) {
+            return Err(too_many(name, "aliases", MAX_ALIASES));
+        }
+        let updated = truncate(SystemTime::now());
+        let row = AliasRow { name: alias, number, canary, updated, description };
+        store.put_alias(name, &row)?;
+        let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = functions.get_mut(name) {
+            known.put_alias(row.clone());
+        }
+        Ok(row)
+    }
+
+    fn remove_alias(&self, name: &WholeName, alias: &AliasName) -> Result<bool, ReleaseError> {
+        let mut store = self.store();
+        self.peek(name, |_| ()).ok_or_else(|| ReleaseError::Unknown(name.clone()))?;
+        let removed = store.remove_alias(name, alias)?;
+        let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = functions.get_mut(name) {
+            known.remove_alias(alias);
+        }
+        Ok(removed)
+    }
+
+    fn peek<T>(&self, name: &WholeName, what: impl FnOnce(&Known) -> T) -> Option<T> {
+        let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
+        functions.get(name).map(what)
+    }
+}
+
+fn check_description(description: &str) -> Result<(), ReleaseError> {
+    match description.len() {
+        0..=MAX_DESCRIPTION => Ok(()),
+        long => Err(ReleaseError::Description(long)),
+    }
+}
+
+fn too_many(name: &WholeName, what: &'static str, most: usize) -> ReleaseError {
+    ReleaseError::TooMany { name: name.name().to_owned(), what, most }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use engine::Handler;
+    use function::Qualifier;
+    use store::Version;
+    use store::memory::Memory;
+
+    use super::*;
+    use crate::functions::tests::{record, registry};
+
+    fn name() -> WholeName {
+        record("t", "f").whole_name()
+    }
+
+    /// Deploys the version whose timeout is so many seconds.
+    fn deploy(registry: &Registry, number: u64) {
+        let mut record = record("t", "f");
+        record.manifest.timeout = Duration::from_secs(number);
+        let (id, created, warnings) = (record.id(), SystemTime::now(), Vec::new());
+        let none = sandbox::Network::None;
+        let handler = crate::network_policy::tests::handler("t", "f", none, &[]);
+        let handler = Arc::new(Handler { id: id.clone(), ..handler });
+        registry.put(Version { id, record, created, warnings }, handler, false, 9).unwrap();
+    }
+
+    /// With versions 1 and 2 published, and 3 current.
+    fn published(store: &Memory, root: &Path) -> Registry {
+        let registry = registry(Box::new(store.clone()), root);
+        for number in [1, 2] {
+            deploy(&registry, number);
+            assert_eq!(u64::from(registry.publish(&name(), "").unwrap().number), number);
+        }
+        deploy(&registry, 3);
+        registry
+    }
+
+    fn to(number: u32, canary: Option<(u32, f64)>) -> Alias {
+        Alias { number, canary, description: String::new() }
+    }
+
+    fn live() -> AliasName {
+        "live".parse().unwrap()
+    }
+
+    fn timeout(registry: &Registry, qualifier: Qualifier) -> Option<u64> {
+        let function = registry.resolve(&name(), &qualifier, || 0.5)?;
+        Some(function.manifest().timeout.as_secs())
+    }
+
+    #[test]
+    fn a_published_version_stays_when_others_are_deployed_and_after_a_restart() {
+        let (dir, store) = (tempfile::tempdir().unwrap(), Memory::default());
+        let registry = published(&store, dir.path());
+        registry.set_alias(&name(), live(), to(1, None)).unwrap();
+        for registry in [registry, super::super::tests::registry(Box::new(store), dir.path())] {
+            assert_eq!(timeout(&registry, Qualifier::Latest), Some(3));
+            assert_eq!(timeout(&registry, Qualifier::Number(2)), Some(2));
+            assert_eq!(timeout(&registry, Qualifier::Alias(live())), Some(1));
+            let (releases, aliases) = registry.releases(&name());
+            assert_eq!((releases.len(), aliases.len()), (2, 1));
+            // How each is run is remembered, too.
+            assert!(registry.all().iter().all(|function| function.handler.is_some()));
+        }
+    }
+
+    #[test]
+    fn what_an_alias_points_to_stays_published() {
+        let (dir, store) = (tempfile::tempdir().unwrap(), Memory::default());
+        let registry = published(&store, dir.path());
+        registry.set_alias(&name(), live(), to(1, Some((2, 0.1)))).unwrap();
+        for number in [1, 2] {
+            let refused = registry.unpublish(&name(), number).unwrap_err();
+            assert!(matches!(refused, ReleaseError::Aliased { .. }), "{refused}");
+        }
+        assert!(registry.unpublish(&name(), 3).unwrap().is_none());
+        registry.set_alias(&name(), live(), to(2, None)).unwrap();
+        assert!(registry.unpublish(&name(), 1).unwrap().is_some());
+        assert_eq!(timeout(&registry, Qualifier::Number(1)), None);
+    }
+
+    #[test]
+    fn an_alias_points_to_published_versions_with_a_share_that_adds_up() {
+        let (dir, store) = (tempfile::tempdir().unwrap(), Memory::default());
+        let registry = published(&store, dir.path());
+        let refused = |to: Alias| registry.set_alias(&name(), live(), to).unwrap_err();
+        assert!(matches!(refused(to(3, None)), ReleaseError::Unpublished { number: 3, .. }));
+        assert!(matches!(
+            refused(to(1, Some((3, 0.5)))),
+            ReleaseError::Unpublished { number: 3, .. }
+        ));
+        for canary in [(1, 0.5), (2, 0.0), (2, -0.1), (2, 1.01), (2, f64::NAN)] {
+            assert!(matches!(refused(to(1, Some(canary))), ReleaseError::Share(1)), "{canary:?}");
+        }
+        let long = Alias { description: "x".repeat(257), ..to(1, None) };
+        assert!(matches!(refused(long), ReleaseError::Description(257)));
+        assert!(registry.releases(&name()).1.is_empty());
+        registry.set_alias(&name(), live(), to(1, Some((2, 1.0)))).unwrap();
+    }
+
+    #[test]
+    fn there_are_as_many_numbers_and_aliases_as_a_function_may_have() {
+        let (dir, store) = (tempfile::tempdir().unwrap(), Memory::default());
+        let registry = registry(Box::new(store), dir.path());
+        for number in 1..=MAX_RELEASES as u64 {
+            deploy(&registry, number);
+            registry.publish(&name(), "").unwrap();
+        }
+        // It has the newest number.
+        registry.publish(&name(), "").unwrap();
+        deploy(&registry, 1000);
+        let refused = registry.publish(&name(), "").unwrap_err();
+        assert!(matches!(refused, ReleaseError::TooMany { .. }), "{refused}");
+        for alias in 0..MAX_ALIASES {
+            let alias = format!("a{alias}").parse().unwrap();
+            registry.set_alias(&name(), alias, to(1, None)).unwrap();
+        }
+        let refused = registry.set_alias(&name(), live(), to(1, None)).unwrap_err();
+        assert!(matches!(refused, ReleaseError::TooMany { .. }), "{refused}");
+        registry.set_alias(&name(), "a7".parse().unwrap(), to(2, None)).unwrap();
+    }
+
+    #[test]
+    fn nothing_changes_when_the_store_fails() {
+        let (dir, store) = (tempfile::tempdir().unwrap(), Memory::default());
+        let registry = published(&store, dir.path());
+        registry.set_alias(&name(), live(), to(1, None)).unwrap();
+        store.set_broken(true);
+        assert!(registry.publish(&name(), "").is_err());
+        assert!(registry.unpublish(&name(), 2).is_err());
+        assert!(registry.set_alias(&name(), live(), to(2, None)).is_err());
+        assert!(registry.remove_alias(&name(), &live()).is_err());
+        assert_eq!(timeout(&registry, Qualifier::Alias(live())), Some(1));
+        assert_eq!(timeout(&registry, Qualifier::Number(2)), Some(2));
+        assert_eq!(timeout(&registry, Qualifier::Number(3)), None);
+    }
+
+    #[test]
+    fn a_version_that_is_current_and_published_is_run_in_one_way() {
+        let (dir, store) = (tempfile::tempdir().unwrap(), Memory::default());
+        let registry = published(&store, dir.path());
+        deploy(&registry, 1);
+        let current = registry.get(&name()).unwrap().handler.clone().unwrap();
+        let numbered = registry.resolve(&name(), &Qualifier::Number(1), || 0.0).unwrap();
+        assert!(Arc::ptr_eq(numbered.handler.as_ref().unwrap(), &current));
+        registry.unmake(&current);
+        assert!(registry.versions(&name()).iter().filter(|one| one.handler.is_none()).count() == 2);
+    }
+}
