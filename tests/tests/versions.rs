@@ -48,7 +48,7 @@ fn a_published_version_is_called_by_number_and_alias_and_survives_a_restart() {
     deploy(&worker, "two");
     assert_eq!(publish(&worker), 2);
     deploy(&worker, "three");
-    alias(&worker, "live", &json!({"number": 1})).expect(200);
+    drop(alias(&worker, "live", &json!({"number": 1})).expect(200));
     let check = |worker: &Worker| {
         assert_eq!(worker.run("f", &json!({})).expect(200).json(), "three");
         assert_eq!(call(worker, "1"), (json!("one"), "1".to_owned()));
@@ -65,7 +65,7 @@ fn a_published_version_is_called_by_number_and_alias_and_survives_a_restart() {
     fs::remove_dir_all(site.state().join("handlers")).unwrap();
     let worker = site.up();
     check(&worker);
-    alias(&worker, "live", &json!({"number": 2})).expect(200);
+    drop(alias(&worker, "live", &json!({"number": 2})).expect(200));
     assert_eq!(call(&worker, "live").0, "two");
     worker.assert_well();
 }
@@ -81,11 +81,11 @@ fn a_canary_gets_its_share_of_an_aliass_calls() {
         publish(&worker);
     }
     let canary = |share: f64| json!({"number": 1, "canary": {"number": 2, "share": share}});
-    alias(&worker, "live", &canary(0.5)).expect(200);
+    drop(alias(&worker, "live", &canary(0.5)).expect(200));
     let twos = (0..200).filter(|_| call(&worker, "live").0 == "two").count();
     // Outside of this once in 10^11 runs: the binomial distribution.
     assert!((52..=148).contains(&twos), "{twos} of 200");
-    alias(&worker, "live", &canary(1.0)).expect(200);
+    drop(alias(&worker, "live", &canary(1.0)).expect(200));
     assert!((0..20).all(|_| call(&worker, "live").0 == "two"));
     for share in [0.0, -1.0, 1.5] {
         refused(&alias(&worker, "live", &canary(share)).expect(400), "bad-version");
@@ -101,20 +101,20 @@ fn a_version_goes_when_no_alias_points_to_it_and_its_number_never_comes_back() {
     let worker = Site::new().up();
     deploy(&worker, "one");
     publish(&worker);
-    alias(&worker, "live", &json!({"number": 1})).expect(200);
+    drop(alias(&worker, "live", &json!({"number": 1})).expect(200));
     refused(&worker.delete("/v1/functions/f/versions/1").expect(409), "conflict");
-    worker.delete("/v1/functions/f/aliases/live").expect(204);
-    worker.delete("/v1/functions/f/versions/1").expect(204);
+    drop(worker.delete("/v1/functions/f/aliases/live").expect(204));
+    drop(worker.delete("/v1/functions/f/versions/1").expect(204));
     let gone = |qualifier: &str| {
         let reply = worker.run(&format!("f?qualifier={qualifier}"), &json!({})).expect(404);
         refused(&reply, "unknown-version");
     };
     gone("1");
     gone("live");
-    worker.delete("/v1/functions/f/versions/1").expect(404);
-    worker.delete("/v1/functions/f/aliases/live").expect(404);
+    drop(worker.delete("/v1/functions/f/versions/1").expect(404));
+    drop(worker.delete("/v1/functions/f/aliases/live").expect(404));
     assert_eq!(publish(&worker), 2);
-    worker.delete("/v1/functions/f").expect(204);
+    drop(worker.delete("/v1/functions/f").expect(204));
     deploy(&worker, "one");
     gone("2");
     assert_eq!(publish(&worker), 3);

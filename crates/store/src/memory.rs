@@ -207,8 +207,8 @@ impl Functions for Memory {
         let mut content = self.content()?;
         let Some(row) = content.functions.get(name) else { return Ok(None) };
         let id = row.current.id.clone();
-        let of_function = content.published.iter().filter(|((of, _), _)| of == name);
-        if let Some((&(_, number), newest)) = of_function.last()
+        let mut of_function = content.published.iter().filter(|((of, _), _)| of == name);
+        if let Some((&(_, number), newest)) = of_function.next_back()
             && newest.id == id
         {
             return Ok(content.published(name, number));

@@ -128,7 +128,7 @@ pub(super) async fn put(
 pub(super) async fn deploy(
     app: Arc<App>,
     order: Order,
-    progress: impl Progress + Send + Sync + 'static,
+    progress: impl Progress + Send + 'static,
     act: Arc<Act>,
 ) -> Result<FunctionDetail, ApiError> {
     act.begun();

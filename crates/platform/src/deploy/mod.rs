@@ -71,7 +71,7 @@ enum Source {
     /// Files that a client sent.
     Bundle(Bundle),
     /// A version that was deployed before.
-    Version(Version),
+    Version(Box<Version>),
 }
 
 impl Order {
@@ -86,7 +86,7 @@ impl Order {
     #[must_use]
     pub fn roll_back(permit: &Permit<to::RollBack>, version: Version) -> Self {
         let (name, by) = (permit.function().clone(), permit.caller().clone());
-        Self { name, by, source: Source::Version(version), hidden: false, fresh: false }
+        Self { name, by, source: Source::Version(Box::new(version)), hidden: false, fresh: false }
     }
 
     /// The function.
@@ -268,7 +268,8 @@ impl Deployer {
         let work = tokio::task::spawn_blocking(move || {
             let admitted = match source {
                 Source::Bundle(bundle) => workshop.admit(&name, bundle, &patience, &*heard),
-                Source::Version(Version { record, warnings, .. }) => {
+                Source::Version(version) => {
+                    let Version { record, warnings, .. } = *version;
                     Ok(Admitted { record, warnings, opened: None })
                 }
             };
