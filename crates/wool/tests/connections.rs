@@ -299,7 +299,7 @@ async fn replies_that_a_tenant_does_not_read_are_bounded_and_leave_room_to_anoth
     const REPLY: u64 = 16 << 20;
     let world = World::with(|config| {
         config.reply_body = Size(REPLY);
-        config.internals.run_bodies = Some(Size(5 * REPLY));
+        config.internals.run_bodies = Some(Size(4 * REPLY + REPLY / 2));
     })
     .await;
     let large = format!("module = large:{REPLY}");

@@ -311,6 +311,8 @@ fn too_large(allowed: Allowed, counted: u64) -> ApiError {
 mod tests {
     use futures_util::{StreamExt as _, stream};
 
+    use platform::limits::shares::Shares;
+
     use super::super::budget::Budget;
     use super::*;
 
@@ -355,7 +357,7 @@ mod tests {
     async fn a_spooled_body_is_read_from_its_beginning() {
         use std::io::Read as _;
         let (dir, budget) =
-            (tempfile::tempdir().unwrap(), Budget::new(100, 1, u64::MAX, "used up"));
+            (tempfile::tempdir().unwrap(), Budget::new(Shares::new(100), 1, "used up"));
         let spool = |sizes: &[usize]| {
             let body = pieces(sizes);
             let (held, dir) = (budget.hold("acme"), dir.path());
@@ -371,7 +373,7 @@ mod tests {
 
     #[tokio::test]
     async fn bodies_count_together_until_their_calls_are_over() {
-        let budget = Budget::new(10, 3, u64::MAX, "used up");
+        let budget = Budget::new(Shares::new(10), 3, "used up");
         let read = |tenant: &str, sizes: &[usize]| {
             let (body, held) = (pieces(sizes), Some(budget.hold(tenant)));
             async move { collect(&HeaderMap::new(), body, (100, PATIENCE), held).await }

@@ -1,36 +1,21 @@
-//! What there is only so much of for all requests that come through one door: bytes of bodies, followers of logs.
-//!
-//! A tenant has at most as much as is still free. Alone it takes half of all, and the next tenant finds some, however much
-//! the first has; nothing is kept for tenants that do not come. The proxy shares connections out likewise (`egress`). One
-//! request of a tenant that has nothing else may take all that is free: a budget may be as small as one body.
+//! What all requests through one door share: bytes of bodies, and connections that follow logs. Each
+//! tenant has [`Shares`] of them.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use platform::limits::shares::{Share, Shares};
 
 use super::error::ApiError;
 
 /// So much of something, for all tenants together.
 #[derive(Clone, Debug)]
-pub(super) struct Budget(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    most: u64,
+pub(super) struct Budget {
+    shares: Arc<Shares>,
     /// What a request counts as, however small.
     least: u64,
-    /// What a tenant has at most, however much is free.
-    each: u64,
-    /// What is told to who gets no more: what is used up, and what to do.
+    /// The message of a refusal: what is used up, and what to do.
     told: &'static str,
-    taken: Mutex<Taken>,
-}
-
-/// What is taken, of all and by whom: who has nothing is not there.
-#[derive(Debug, Default)]
-struct Taken {
-    all: u64,
-    tenants: HashMap<String, u64>,
 }
 
 /// The budgets of one door: using up one door's keeps no client out of the other.
@@ -55,9 +40,9 @@ impl Budgets {
         let deploy_told = "the worker holds as many bytes of bundles as it may, or as many of this tenant's: try again later, or raise `internals.deploy_bodies` in its configuration";
         let follow_told = "as many logs are followed, or read at length, as may be, or as many of this tenant's (16, or fewer where others read many): end a `wool logs -f`, ask for fewer lines, or try again later";
         Self {
-            run: Budget::new(run, 1, u64::MAX, run_told),
-            deploy: Budget::new(deploy, each, u64::MAX, deploy_told),
-            follow: Budget::new(followers(seats), 1, FOLLOWS, follow_told),
+            run: Budget::new(Shares::new(run), 1, run_told),
+            deploy: Budget::new(Shares::new(deploy), each.min(deploy), deploy_told),
+            follow: Budget::new(Shares::capped(followers(seats), FOLLOWS), 1, follow_told),
         }
     }
 }
@@ -71,26 +56,20 @@ fn followers(seats: usize) -> u64 {
 /// What one request of a tenant has of a budget. Given back when it is dropped.
 #[derive(Debug)]
 pub(super) struct Held {
-    of: Budget,
-    tenant: String,
-    has: u64,
+    share: Share,
+    least: u64,
+    told: &'static str,
 }
 
 impl Budget {
-    /// A budget of `most`, of which each request takes `least` or more, and a tenant's together `each` or less.
-    pub(super) fn new(most: u64, least: u64, each: u64, told: &'static str) -> Self {
-        let (least, taken) = (least.min(most), Mutex::default());
-        Self(Arc::new(Shared { most, least, each, told, taken }))
+    /// A budget of which each request takes `least` or more.
+    pub(super) fn new(shares: Arc<Shares>, least: u64, told: &'static str) -> Self {
+        Self { shares, least, told }
     }
 
     /// For a request of this tenant, which has nothing yet.
     pub(super) fn hold(&self, tenant: &str) -> Held {
-        Held { of: self.clone(), tenant: tenant.to_owned(), has: 0 }
-    }
-
-    fn taken(&self) -> MutexGuard<'_, Taken> {
-        // Numbers, whole between any two changes.
-        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        Held { share: self.shares.empty(tenant), least: self.least, told: self.told }
     }
 }
 
@@ -100,30 +79,8 @@ impl Held {
     /// # Errors
     /// When so much is not left, or not left to this tenant: the client should try again.
     pub(super) fn grow_to(&mut self, wanted: u64) -> Result<(), ApiError> {
-        let Shared { most, least, each, told, .. } = *self.of.0;
-        let more = wanted.max(least).saturating_sub(self.has);
-        let mut taken = self.of.taken();
-        let tenants = taken.tenants.get(&self.tenant).copied().unwrap_or(0);
-        let left = (most - taken.all).checked_sub(more);
-        let is_fair = |left| tenants == self.has || tenants.saturating_add(more) <= each.min(left);
-        if !left.is_some_and(is_fair) {
-            return Err(ApiError::busy(Duration::from_secs(1), told));
-        }
-        taken.all += more;
-        *taken.tenants.entry(self.tenant.clone()).or_default() += more;
-        self.has += more;
-        Ok(())
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        let mut taken = self.of.taken();
-        taken.all -= self.has;
-        match taken.tenants.get_mut(&self.tenant) {
-            Some(tenants) if *tenants > self.has => *tenants -= self.has,
-            _ => drop(taken.tenants.remove(&self.tenant)),
-        }
+        let fits = self.share.grow_to(wanted.max(self.least));
+        fits.then_some(()).ok_or_else(|| ApiError::busy(Duration::from_secs(1), self.told))
     }
 }
 
@@ -131,43 +88,15 @@ impl Drop for Held {
 mod tests {
     use super::*;
 
-    /// All that a tenant gets who asks until there is no more, each time for so much.
-    fn greedy(budget: &Budget, tenant: &str, each: u64) -> Vec<Held> {
-        let more = || {
-            let mut held = budget.hold(tenant);
-            held.grow_to(each).ok().map(|()| held)
-        };
-        std::iter::from_fn(more).collect()
-    }
-
     #[test]
-    fn a_tenant_that_takes_all_it_gets_leaves_half_to_the_others() {
-        let budget = Budget::new(1024, 1, u64::MAX, "used up");
-        let first = greedy(&budget, "acme", 6);
-        assert_eq!(first.len(), 85);
-        let others = ["zeta", "beta", "eta"].map(|tenant| greedy(&budget, tenant, 6).len());
-        assert_eq!(others, [42, 42, 42], "{:?}", budget.taken());
-        let together = ["zeta", "beta", "eta"].map(|tenant| greedy(&budget, tenant, 6));
-        assert!(together.iter().all(|other| other.len() >= 10), "{:?}", budget.taken());
-        drop((first, together));
-        let taken = budget.taken();
-        assert!(taken.all == 0 && taken.tenants.is_empty(), "{taken:?}");
-    }
-
-    #[test]
-    fn one_request_may_have_all_and_a_second_no_more_than_is_free() {
-        let budget = Budget::new(10, 3, u64::MAX, "used up");
-        let mut first = budget.hold("acme");
-        first.grow_to(9).unwrap();
-        // However small, it counts as three.
-        assert!(budget.hold("zeta").grow_to(0).is_err());
-        first.grow_to(4).unwrap();
+    fn a_small_body_counts_as_the_least_and_who_gets_no_more_is_told_to_come_back() {
+        let budget = Budget::new(Shares::new(10), 3, "used up");
+        let (mut first, mut second) = (budget.hold("acme"), budget.hold("zeta"));
+        first.grow_to(8).unwrap();
+        let refused = second.grow_to(0).unwrap_err();
+        assert!(refused.detail().message.contains("used up"), "{refused:?}");
         drop(first);
-        let (mut first, mut second) = (budget.hold("acme"), budget.hold("acme"));
-        first.grow_to(0).unwrap();
-        assert!(second.grow_to(0).is_err(), "six of ten, and four are free");
-        budget.hold("zeta").grow_to(7).unwrap();
-        first.grow_to(10).unwrap();
+        second.grow_to(0).unwrap();
     }
 
     #[test]
@@ -176,8 +105,13 @@ mod tests {
             assert_eq!(followers(seats), most, "{seats}");
         }
         let Budgets { follow, .. } = Budgets::new(1, 1, 1, 4055);
-        let all: Vec<_> = (0..20).map(|n| greedy(&follow, &n.to_string(), 1)).collect();
+        let hold = |tenant: &str| {
+            let mut held = follow.hold(tenant);
+            held.grow_to(1).ok().map(|()| held)
+        };
+        let all: Vec<Vec<Held>> =
+            (0..20).map(|n| std::iter::from_fn(|| hold(&n.to_string())).collect()).collect();
         assert_eq!((all[0].len(), all[9].len()), (16, 16));
-        assert!(follow.hold("late").grow_to(1).is_ok(), "{:?}", follow.taken());
+        assert!(hold("late").is_some(), "{follow:?}");
     }
 }

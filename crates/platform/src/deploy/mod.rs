@@ -18,7 +18,6 @@ mod remake;
 mod rollback;
 pub(crate) mod room;
 pub(crate) mod temporary;
-mod turns;
 pub mod workshop;
 
 pub use rollback::{Earlier, RollBackError};
@@ -41,15 +40,18 @@ use crate::access::{Caller, Permit, to};
 use crate::deploy::progress::Progress;
 use crate::deploy::remake::UnderWay;
 use crate::deploy::room::Room;
-use crate::deploy::turns::{Turn, Turns};
 use crate::deploy::workshop::{Admitted, Bundle, MakeError, Workshop};
 use crate::functions::{Function, Registry, RegistryError};
 use crate::limits::quotas::Quotas;
+use crate::limits::shares::{Share, Shares};
 use crate::logs::Logs;
 use crate::network_policy::Networks;
 use crate::packages::retention::Usage;
 use crate::secrets::{SecretError, Vault};
 use function::WholeName;
+
+/// Deploys that are made at the same time: each uses all processors, and may take many minutes.
+const AT_ONCE: u64 = 3;
 
 /// Between two looks for a moment without a deploy.
 const LOOK: Duration = Duration::from_millis(50);
@@ -107,7 +109,8 @@ pub struct Deployer {
     quotas: Arc<Quotas>,
     vault: Arc<Vault>,
     logs: Option<Arc<Logs>>,
-    turns: Turns,
+    /// By tenant.
+    turns: Arc<Shares>,
     under_way: UnderWay,
     index_timeout: Duration,
     stop: CancellationToken,
@@ -150,7 +153,7 @@ impl Deployer {
         quotas: Arc<Quotas>,
         vault: Arc<Vault>,
     ) -> Self {
-        let turns = Turns::default();
+        let turns = Shares::new(AT_ONCE);
         let stop = CancellationToken::new();
         Self {
             workshop,
@@ -191,13 +194,14 @@ impl Deployer {
         patience(self.index_timeout, self.stop.clone())
     }
 
-    /// Holds off deploys until the returned turn is dropped: layers that a deploy has made and not yet recorded look
+    /// Holds off deploys until the returned share is dropped: layers that a deploy has made and not yet recorded look
     /// unused. Waits at most `patience` for a moment without a deploy; none: there was no such moment. A deploy never
     /// waits for a pause that has not begun: another deploy may take many minutes.
-    pub async fn pause(&self, patience: Duration) -> Option<Turn> {
+    pub async fn pause(&self, patience: Duration) -> Option<Share> {
         let until = Instant::now() + patience;
         loop {
-            match self.turns.take_all() {
+            // Of all turns the owner is no tenant.
+            match self.turns.try_take("", AT_ONCE) {
                 Some(turns) => return Some(turns),
                 None if Instant::now() >= until => return None,
                 None => sleep(LOOK).await,
@@ -250,7 +254,7 @@ impl Deployer {
         gave_way: impl Fn(&Function) + Send + 'static,
     ) -> Result<Arc<Function>, DeployError> {
         let Order { name, by, source, hidden, fresh } = order;
-        let turn = given_up.run_until_cancelled(self.turns.take(name.tenant())).await;
+        let turn = given_up.run_until_cancelled(self.turns.take(name.tenant(), 1)).await;
         let turn = turn.ok_or(DeployError::GivenUp)?;
         fault::point("install_cache").await;
         let (workshop, registry) = (Arc::clone(&self.workshop), Arc::clone(&self.registry));

@@ -113,7 +113,7 @@ impl Deployer {
         &self,
         (name, version): &Wanted,
     ) -> Result<Option<Arc<Handler>>, DeployError> {
-        let turn = self.stop.run_until_cancelled(self.turns.take(name.tenant())).await;
+        let turn = self.stop.run_until_cancelled(self.turns.take(name.tenant(), 1)).await;
         let _turn = turn.ok_or(DeployError::GivenUp)?;
         let Some(function) = self.registry.find(name, version) else { return Ok(None) };
         if self.is_whole(&function) {

@@ -18,7 +18,6 @@ mod file;
 mod follow;
 mod line;
 mod opened;
-mod places;
 mod rate;
 
 use std::path::{Path, PathBuf};
@@ -41,9 +40,9 @@ pub use opened::{OpenLog, Removal};
 
 use crate::functions::Registry;
 use crate::limits::bucket::Rate;
+use crate::limits::shares::Share;
 use file::Files;
 use function::{WholeName, directory};
-use places::Place;
 use rate::{Buckets, Piece, Verdict};
 
 /// Pieces that may wait for the writer; each holds at most 64 KiB, and becomes twice that in a file.
@@ -74,7 +73,7 @@ enum Message {
         at: SystemTime,
         line: LogLine,
         dropped: u64,
-        place: Place,
+        place: Share,
     },
     Remove(String, IsBack, oneshot::Sender<()>),
     Flush(oneshot::Sender<()>),

@@ -3,23 +3,24 @@
 //! in the log.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Instant;
 
-use super::places::{Place, Places, Share};
 use crate::limits::bucket::{Bucket, Rate};
+use crate::limits::shares::{Share, Shares};
 
 /// What is left to each function, by the names of their directories.
 #[derive(Debug)]
 pub(super) struct Buckets {
     rate: Rate,
-    places: Places,
+    /// Places of the writer's queue, by function.
+    places: Arc<Shares>,
     of: HashMap<String, Function>,
 }
 
 #[derive(Debug)]
 struct Function {
     bucket: Bucket,
-    share: Share,
     /// Dropped bytes that no line of the log has mentioned yet.
     dropped: u64,
 }
@@ -40,7 +41,7 @@ pub(super) struct Piece {
 #[derive(Debug)]
 pub(super) enum Verdict {
     /// It does, and has a place in the queue. So many bytes of text before it did not.
-    Passes { place: Place, dropped: u64 },
+    Passes { place: Share, dropped: u64 },
     /// It does not: it comes too fast, or too much of its function's waits already.
     Dropped,
     /// It is of a function that is gone.
@@ -50,7 +51,7 @@ pub(super) enum Verdict {
 impl Buckets {
     /// For a queue of so many pieces.
     pub(super) fn new(rate: Rate, queue: usize) -> Self {
-        Self { rate, places: Places::new(queue), of: HashMap::new() }
+        Self { rate, places: Shares::new(queue as u64), of: HashMap::new() }
     }
 
     /// Judges a piece of a function's output. Of an unknown function it asks whether that exists: a call that outlives its
@@ -67,12 +68,11 @@ impl Buckets {
                 return Verdict::Gone;
             }
             let bucket = Bucket::full(self.rate, now);
-            let function = Function { bucket, share: Share::default(), dropped: 0 };
-            self.of.insert(name.to_owned(), function);
+            self.of.insert(name.to_owned(), Function { bucket, dropped: 0 });
         }
         let Some(function) = self.of.get_mut(name) else { return Verdict::Dropped };
         let takes = piece.weight + if function.dropped > 0 { TOLD } else { 0 };
-        let place = self.places.take(&function.share);
+        let place = self.places.try_take(name, 1);
         match place.filter(|_| function.bucket.take(takes as f64, self.rate, now).is_ok()) {
             Some(place) => {
                 Verdict::Passes { place, dropped: std::mem::take(&mut function.dropped) }
