@@ -10,8 +10,8 @@ use thiserror::Error;
 
 use crate::{NoProcessors, Processors};
 
-/// A number of bytes: a plain number, or one with `KiB`, `MiB`, `GiB` or `TiB`. `KB`, `MB`, `GB` and `TB` are the same, as they are
-/// where a function says what it needs.
+/// A number of bytes: a whole number, or one with a unit such as `6MiB` or `1.5 GiB`. `MB` and `M`
+/// are the same as `MiB`, as they are for Lambda; so it is with K, G and T.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bytes(pub u64);
 
@@ -40,40 +40,38 @@ pub enum QuantityError {
     Cpus(#[from] NoProcessors),
 }
 
-const UNITS: [(&str, u64); 9] = [
-    ("KiB", 1 << 10),
-    ("MiB", 1 << 20),
-    ("GiB", 1 << 30),
-    ("TiB", 1 << 40),
-    ("KB", 1 << 10),
-    ("MB", 1 << 20),
-    ("GB", 1 << 30),
-    ("TB", 1 << 40),
-    ("B", 1),
-];
+/// Of bytes, in lower case.
+const UNITS: [(&str, u64); 5] =
+    [("k", 1 << 10), ("m", 1 << 20), ("g", 1 << 30), ("t", 1 << 40), ("", 1)];
 
 impl FromStr for Bytes {
     type Err = QuantityError;
 
     fn from_str(text: &str) -> Result<Self, QuantityError> {
-        let refused = || QuantityError::Bytes(text.to_owned());
-        let trimmed = text.trim();
-        let split = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(trimmed.len());
-        let (digits, unit) = trimmed.split_at(split);
-        let number: u64 = digits.parse().map_err(|_| refused())?;
-        let unit = unit.trim();
-        let factor = match unit {
-            "" => 1,
-            _ => {
-                UNITS
-                    .iter()
-                    .find(|(name, _)| name.eq_ignore_ascii_case(unit))
-                    .ok_or_else(refused)?
-                    .1
-            }
-        };
-        number.checked_mul(factor).map(Self).ok_or_else(refused)
+        read_bytes(text.trim()).map(Self).ok_or_else(|| QuantityError::Bytes(text.to_owned()))
     }
+}
+
+fn read_bytes(text: &str) -> Option<u64> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let factor = factor(&unit.trim().to_ascii_lowercase())?;
+    if factor == 1 {
+        // A part of a byte is none.
+        return number.parse().ok();
+    }
+    let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+    let scale = 10_u128.checked_pow(part.len().try_into().ok()?)?;
+    let [whole, part] = [whole, part].map(|digits| digits.parse::<u64>().ok().map(u128::from));
+    let factor = u128::from(factor);
+    u64::try_from(whole? * factor + part? * factor / scale).ok()
+}
+
+/// How many bytes a unit has, in lower case: `mib`, `mb`, `m`, `b`, none.
+fn factor(unit: &str) -> Option<u64> {
+    let prefix = unit.strip_suffix("ib").or_else(|| unit.strip_suffix('b')).unwrap_or(unit);
+    let (_, factor) = UNITS.iter().find(|(name, _)| *name == prefix)?;
+    (unit != "ib").then_some(*factor)
 }
 
 impl fmt::Display for Bytes {
@@ -205,7 +203,17 @@ mod tests {
         assert_eq!("2GB".parse(), Ok(Bytes(2 << 30)));
         assert_eq!("512mb".parse(), Ok(Bytes(512 << 20)));
         assert_eq!("17".parse(), Ok(Bytes(17)));
-        for bad in ["", "MiB", "-1", "1.5MiB", "6 apples", "99999999999GiB"] {
+        assert_eq!("1.5 GiB".parse(), Ok(Bytes(3 << 29)));
+        assert_eq!("0.001k".parse(), Ok(Bytes(1)));
+        for (text, bytes) in [("512k", 512 << 10), ("100b", 100), ("1g", 1 << 30), ("2t", 2 << 40)]
+        {
+            assert_eq!(text.parse(), Ok(Bytes(bytes)));
+        }
+        for bad in ["", "MiB", "-1", "6 apples", "99999999999GiB", "1e3MB", "1ib", "1bb", "1kibib"]
+        {
+            assert!(bad.parse::<Bytes>().is_err(), "{bad:?}");
+        }
+        for bad in ["1.5", "1.5B", "1.MiB", ".5MiB", "1.2.3MiB", "1.+5MiB"] {
             assert!(bad.parse::<Bytes>().is_err(), "{bad:?}");
         }
     }

@@ -1,72 +1,46 @@
-//! Sizes and durations as people write them.
+//! Sizes and durations in a function's table: texts with a unit, or numbers of the unit that Lambda takes.
 
 use std::time::Duration;
 
+use function::quantity::{Bytes, Span};
 use toml::Value;
 
 /// Bytes from `"256MB"`, `"1.5 GiB"` or a number of megabytes. A megabyte is 2²⁰ bytes, as Lambda's is.
 pub(super) fn bytes(value: &Value) -> Result<u64, String> {
-    let reason =
-        || "write a number of megabytes, or a text such as \"256MB\" or \"1GB\"".to_owned();
-    let (number, unit) = match value {
-        Value::Integer(number) => {
-            (u32::try_from(*number).map_err(|_| reason())?.into(), "mb".to_owned())
+    let bytes = match value {
+        Value::Integer(number) => u32::try_from(*number).ok().map(|number| u64::from(number) << 20),
+        // Without a unit it may be meant as bytes or as megabytes.
+        Value::String(text) if text.trim().parse::<f64>().is_err() => {
+            text.parse().ok().map(|Bytes(bytes)| bytes)
         }
-        Value::String(text) => split(text).ok_or_else(reason)?,
-        _ => return Err(reason()),
+        _ => None,
     };
-    let factor: u64 = match unit.as_str() {
-        "b" => 1,
-        "k" | "kb" | "kib" => 1 << 10,
-        "m" | "mb" | "mib" => 1 << 20,
-        "g" | "gb" | "gib" => 1 << 30,
-        _ => return Err(reason()),
-    };
-    let limit: u64 = 1 << 40;
-    let bytes = number * factor as f64;
-    if !(1.0..=limit as f64).contains(&bytes) {
+    let reason = "write a number of megabytes, or a text such as \"256MB\" or \"1GB\"";
+    let bytes = bytes.ok_or(reason)?;
+    if !(1..=1 << 40).contains(&bytes) {
         return Err("it must be between 1 byte and 1024GB".to_owned());
     }
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "between 1 and 2⁴⁰, checked above"
-    )]
-    Ok(bytes as u64)
+    Ok(bytes)
 }
 
 /// A duration from `"30s"`, `"500ms"`, `"2m"` or a number of seconds.
 pub(super) fn duration(value: &Value) -> Result<Duration, String> {
-    let reason =
-        || "write a number of seconds, or a text such as \"30s\", \"500ms\" or \"2m\"".to_owned();
-    let (number, unit) = match value {
+    let duration = match value {
         Value::Integer(number) => {
-            (f64::from(u32::try_from(*number).map_err(|_| reason())?), "s".to_owned())
+            u32::try_from(*number).ok().map(|seconds| Duration::from_secs(seconds.into()))
         }
-        Value::Float(number) => (*number, "s".to_owned()),
-        Value::String(text) => split(text).ok_or_else(reason)?,
-        _ => return Err(reason()),
+        Value::Float(number) => Duration::try_from_secs_f64(*number).ok(),
+        Value::String(text) => {
+            Span::with_unit(&text.to_ascii_lowercase()).ok().map(|Span(duration)| duration)
+        }
+        _ => None,
     };
-    let factor = match unit.as_str() {
-        "ms" => 0.001,
-        "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(reason()),
-    };
-    let seconds = number * factor;
-    if !(0.001..=86_400.0).contains(&seconds) {
+    let reason = "write a number of seconds, or a text such as \"30s\", \"500ms\" or \"2m\"";
+    let duration = duration.ok_or(reason)?;
+    if !(Duration::from_millis(1)..=Duration::from_secs(86_400)).contains(&duration) {
         return Err("it must be between 1 ms and 24 h".to_owned());
     }
-    Ok(Duration::from_secs_f64(seconds))
-}
-
-/// `"1.5 GiB"` → (1.5, "gib").
-fn split(text: &str) -> Option<(f64, String)> {
-    let text = text.trim();
-    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-    let number = text[..end].parse().ok()?;
-    Some((number, text[end..].trim().to_ascii_lowercase()))
+    Ok(duration)
 }
 
 #[cfg(test)]
@@ -81,7 +55,7 @@ mod tests {
         assert_eq!(of("512k").unwrap(), 512 << 10);
         assert_eq!(of("100b").unwrap(), 100);
         assert_eq!(bytes(&Value::from(64)).unwrap(), 64 << 20);
-        for bad in ["", "MB", "-1MB", "1 TB", "256", "1e3MB", "1mbbb", "1kibib", "1ib", "1bb"] {
+        for bad in ["", "MB", "-1MB", "256", "256.5", "1e3MB", "1mbbb", "1kibib", "1ib", "1bb"] {
             assert!(of(bad).unwrap_err().contains("a text such as"), "{bad}");
         }
         assert_eq!(of("1024GB").unwrap(), 1 << 40);
