@@ -40,12 +40,7 @@ pub fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(own);
     let unfinished = path.with_file_name(name);
-    let write = || -> io::Result<()> {
-        fs::write(&unfinished, bytes)?;
-        File::open(&unfinished)?.sync_all()?;
-        fs::rename(&unfinished, path)
-    };
-    write().map_err(FileError::at("write", path))
+    sys::files::write_whole(path, &unfinished, bytes, 0o666).map_err(FileError::at("write", path))
 }
 
 /// Notes that what a file or directory stands for is used now. Best effort: it only orders what is

@@ -103,7 +103,7 @@ impl Staging {
 /// Waits until the names beside `target` are on the disk.
 fn sync_names(target: &Path) -> Result<(), FileError> {
     let parent = target.parent().unwrap_or(target);
-    File::open(parent).and_then(|d| d.sync_all()).map_err(FileError::at("sync", parent))
+    sys::files::sync_names(parent).map_err(FileError::at("sync", parent))
 }
 
 impl Drop for Staging {

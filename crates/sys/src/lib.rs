@@ -12,12 +12,13 @@
 //! | [`process`], [`jail`] | pidfds, exit statuses, credentials, filters, and the steps of giving up privilege |
 //! | [`scm`], [`peer`] | descriptors and credentials over Unix sockets |
 //! | [`unified`], [`probe`] | groups of the cgroup hierarchy that can be used, and the abilities of a host |
-//! | [`descriptors`], [`names`], [`terminal`] | limits on descriptors, name resolution with its cause of failure, lending a terminal |
+//! | [`descriptors`], [`files`], [`names`], [`terminal`] | limits on descriptors, files that are replaced whole, name resolution with its cause of failure, lending a terminal |
 //!
 //! Errors are `io::Error` with the errno of the call that failed, unless a function says otherwise.
 //! The man page of that call is the reference; comments name the kernel version where it matters.
 
 pub mod descriptors;
+pub mod files;
 pub mod jail;
 pub mod loopback;
 pub mod mount;

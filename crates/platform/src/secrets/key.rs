@@ -131,7 +131,7 @@ impl SecretKey {
         file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(unwritable)?;
         // The name as well: secrets that are sealed from now on are lost with it.
         let dir = path.parent().unwrap_or(Path::new("/"));
-        fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(unwritable)?;
+        sys::files::sync_names(dir).map_err(unwritable)?;
         Ok(key)
     }
 }

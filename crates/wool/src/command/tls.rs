@@ -1,8 +1,7 @@
 //! `wool tls`: works on files; no worker is needed.
 
-use std::fs::{DirBuilder, OpenOptions};
-use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
@@ -44,10 +43,5 @@ fn write(path: &Path, text: &str, mode: u32, force: bool) -> Result<()> {
         anyhow::bail!("{} is there already: replace it with --force", path.display());
     }
     let new = path.with_extension("new");
-    drop(std::fs::remove_file(&new));
-    let mut options = OpenOptions::new();
-    let mut file =
-        options.write(true).create_new(true).mode(mode).open(&new).with_context(unwritable)?;
-    file.write_all(text.as_bytes()).with_context(unwritable)?;
-    std::fs::rename(&new, path).with_context(unwritable)
+    sys::files::write_whole(path, &new, text.as_bytes(), mode).with_context(unwritable)
 }

@@ -443,15 +443,10 @@ fn is_at(file: &File, path: &Path) -> bool {
     (open.dev(), open.ino()) == (there.dev(), there.ino())
 }
 
-/// Writes a file so that a reader sees all of it or nothing.
+/// Writes a file whole, and waits until its name is on the disk.
 fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let beside = path.with_extension("new");
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&beside)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&beside, path)?;
-    File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
+    sys::files::write_whole(path, &path.with_extension("new"), bytes, mode)?;
+    sys::files::sync_names(path.parent().unwrap_or(Path::new("/")))
 }
 
 #[cfg(test)]

@@ -9,14 +9,14 @@
 //! when the warden was lost: the zygotes were lost with it. Where `zygote_seed` names a tree, that one is made instead. Only
 //! `zygotes = "utility"` learns; each of the others makes what its own rule says, and nothing besides.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Engine, ZygotePolicy, ZygoteTree};
+use sys::files::write_whole;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, interval_at};
 
@@ -59,8 +59,9 @@ impl Learnt {
     pub(crate) fn write(&self, engine: &Engine) {
         let Some(file) = &self.file else { return };
         let tree = engine.zygote_tree();
-        let written = serde_json::to_vec_pretty(&tree).map_err(Into::into);
-        if let Err(error) = written.and_then(|text| write_whole(file, &text)) {
+        let written = serde_json::to_vec_pretty(&tree).map_err(io::Error::from);
+        let new = file.with_extension("new");
+        if let Err(error) = written.and_then(|text| write_whole(file, &new, &text, 0o600)) {
             let file = file.display();
             tracing::warn!(%file, %error, "the zygotes cannot be written down for the next start");
         }
@@ -75,14 +76,4 @@ impl Learnt {
             drop(spawn_blocking(move || learnt.write(&engine)).await);
         }
     }
-}
-
-/// A reader sees all of it or nothing.
-fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let beside = path.with_extension("new");
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&beside, path)
 }
