@@ -1,4 +1,4 @@
-//! Who is connected through one door, and who has to go when there are too many.
+//! The connections of one door, and which one makes room when there are too many.
 //!
 //! ```text
 //!   arrives ─► a seat? ─► idle ◄──► busy: a request that was admitted is being answered
@@ -7,8 +7,9 @@
 //!                └ none, and all are busy: refused
 //! ```
 //!
-//! A connection is idle that only connects, sends half a request, or asks without being admitted: a thousand of these
-//! cost no other client a call. The entrance says when a request is admitted ([`Visit`]).
+//! A connection is idle while it has sent nothing, half a request, or a request that was not admitted:
+//! a thousand of these cost no other client a call. The entrance says when a request is admitted
+//! ([`Visit`]).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,11 +29,11 @@ struct Seats {
     taken: usize,
     /// Goes up each time that a connection becomes idle.
     clock: u64,
-    /// By when they became so.
+    /// Idle connections, by the clock when they became idle.
     idle: BTreeMap<u64, CancellationToken>,
 }
 
-/// One connection's. Given back when dropped.
+/// The seat of one connection. Dropping it gives it back.
 #[derive(Debug)]
 pub struct Seat {
     all: Arc<Connections>,
@@ -49,11 +50,11 @@ enum State {
     Given,
 }
 
-/// For as long as it lives, the connection is busy.
+/// While it lives, its connection is busy.
 #[derive(Debug)]
 struct Busy(Arc<Seat>);
 
-/// A request, as its connection sees it. Its entrance and its handler share it.
+/// A request on its connection. The entrance and the answer share it.
 #[derive(Clone, Debug)]
 pub struct Visit {
     seat: Arc<Seat>,
@@ -61,17 +62,17 @@ pub struct Visit {
 }
 
 impl Visit {
-    /// The request that came on a connection just now.
+    /// A request that has just come on a connection.
     pub fn to(seat: &Arc<Seat>) -> Self {
         Self { seat: Arc::clone(seat), busy: Arc::default() }
     }
 
-    /// Lets it in: its connection is busy from now on.
+    /// Admits the request: its connection is busy from now on.
     pub fn admit(&self) {
         self.lock().get_or_insert_with(|| self.seat.busy());
     }
 
-    /// Its answer is over.
+    /// The answer is over.
     pub fn end(&self) {
         drop(self.lock().take());
     }
@@ -82,12 +83,13 @@ impl Visit {
 }
 
 impl Connections {
-    /// For at most so many connections.
+    /// A door of at most `most` connections.
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, seats: Mutex::default() })
     }
 
-    /// A seat for who arrives; `leave` is cancelled when it has to go. None when all are busy.
+    /// A seat for a new connection; `leave` is cancelled when the connection has to close. None when all
+    /// are busy.
     pub fn seat(self: &Arc<Self>, leave: CancellationToken) -> Option<Arc<Seat>> {
         let mut seats = self.lock();
         if seats.taken >= self.most {
@@ -121,7 +123,7 @@ impl Seat {
         let mut seats = self.all.lock();
         let mut state = self.state();
         if let State::Idle(since) = *state {
-            // A connection that was told to leave at this very moment still gets its answer.
+            // A connection that was told to leave at this moment still gets its answer.
             let mine = seats.idle.remove(&since).is_some();
             *state = if mine { State::Busy } else { State::Given };
         }
@@ -173,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_idle_one_makes_room_and_nobody_who_is_busy() {
+    fn the_longest_idle_connection_makes_room_and_no_busy_one_does() {
         let all = Connections::new(3);
         let seats: Vec<_> = (0..3).map(|_| arrive(&all).unwrap()).collect();
         let answering = seats[0].busy();
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seat_is_given_back_once_whoever_had_it() {
+    fn a_seat_is_given_back_once() {
         let all = Connections::new(2);
         let (first, second) = (arrive(&all).unwrap(), arrive(&all).unwrap());
         let third = arrive(&all).unwrap();
@@ -204,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_nobody_admits_leaves_its_connection_idle() {
+    fn a_request_that_is_not_admitted_leaves_its_connection_idle() {
         let all = Connections::new(1);
         let seat = arrive(&all).unwrap();
         let visit = Visit::to(&seat);
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_answered_is_busy_until_the_last_answer_is_over() {
+    fn a_connection_is_busy_until_its_last_answer_is_over() {
         let all = Connections::new(1);
         let seat = arrive(&all).unwrap();
         assert!(!seat.is_busy());

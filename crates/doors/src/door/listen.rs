@@ -1,4 +1,4 @@
-//! The two listeners, and what a connection may take: descriptors, time, memory.
+//! The two listeners, and the limits of a connection: descriptors, time, memory.
 //!
 //! ```text
 //!   accept ─► seat? ─► HTTP/1.1 until it ends, is idle too long, has to leave, or the worker stops
@@ -6,9 +6,9 @@
 //!               └──► 503 within a moment, and the connection closed
 //! ```
 //!
-//! A connection that has to leave while a request is being answered leaves after that answer. One whose request is not
-//! complete, or was not admitted, never made a call: it is closed at once. One that does not read its answer is closed,
-//! too ([`Paced`]).
+//! A connection that has to leave while a request is being answered leaves after that answer. One
+//! whose request is incomplete or was not admitted made no call: it is closed at once. One that does
+//! not read its answer is closed, too ([`Paced`]).
 
 use std::convert::Infallible;
 use std::io;
@@ -52,16 +52,16 @@ const REFUSING: Duration = Duration::from_secs(2);
 /// Largest header of a request, and how much of a body is read ahead, in bytes.
 const BUFFER: usize = 64 << 10;
 
-/// What is behind a door, and for how many.
+/// What stands behind a door, and its limits.
 #[derive(Debug)]
 pub struct Behind {
     /// Answers the requests.
     pub router: Router,
     /// Most connections.
     pub most: usize,
-    /// Connections beyond these, which are being refused or on their way out.
+    /// Connections beyond these that may be open at a time, while they are refused or close.
     pub spare: usize,
-    /// How long a connection may be without a whole header of a request, and how long an answer may wait to be read.
+    /// Time for the whole header of a request, and for an answer that waits to be read.
     pub patience: Duration,
 }
 
@@ -74,7 +74,8 @@ pub fn bind_tcp(address: SocketAddr) -> Result<TcpListener> {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
         // Connections of a worker that has just ended would keep the port for a minute.
         socket.set_reuseaddr(true)?;
-        // For those that are accepted, too: who follows a log and vanishes is written to perhaps never.
+        // Accepted connections inherit it: a client that follows a log and vanishes may never be
+        // written to.
         socket.set_keepalive(true)?;
         socket.bind(address)?;
         socket.listen(BACKLOG)
@@ -82,8 +83,8 @@ pub fn bind_tcp(address: SocketAddr) -> Result<TcpListener> {
     listen().map_err(|error| busy_port(address, error))
 }
 
-/// Listens on a socket that only this user may connect to, and a group's members when there is one. Who connects is asked
-/// all the same.
+/// Listens on a socket to which only this user may connect, and the members of a group if one is given.
+/// The kernel names the peer of each connection all the same.
 ///
 /// # Errors
 /// When it cannot be made there.
@@ -126,12 +127,12 @@ fn busy_port(listen: SocketAddr, error: io::Error) -> anyhow::Error {
 }
 
 /// Serves until `stop`, then returns when the last answer is out. Dropping it cuts the connections that are left.
-/// Requests carry the [`Remote`] that `who` says of their connection.
+/// Each request carries the [`Remote`] that `remote_of` returns for its connection.
 pub async fn serve<L: Listener>(
     mut listener: L,
     behind: Behind,
     stop: CancellationToken,
-    who: impl Fn(&L::Io, &L::Addr) -> Remote,
+    remote_of: impl Fn(&L::Io, &L::Addr) -> Remote,
 ) {
     let Behind { router, most, spare, patience } = behind;
     let (connections, refusal) = (Connections::new(most), api::refusal());
@@ -149,7 +150,7 @@ pub async fn serve<L: Listener>(
             Some(_) = open.join_next() => continue,
         };
         let (router, refusal, leave) = (router.clone(), refusal.clone(), stop.child_token());
-        let remote = who(&stream, &address);
+        let remote = remote_of(&stream, &address);
         let seat = connections.seat(leave.clone());
         open.spawn(async move {
             match seat {
@@ -168,7 +169,7 @@ pub async fn serve<L: Listener>(
     while open.join_next().await.is_some() {}
 }
 
-/// One connection, from its first byte to its last. What goes wrong on it is its client's to see.
+/// Serves one connection until it ends. Its errors are seen by its client alone.
 async fn attend(
     stream: impl hyper::rt::Read + hyper::rt::Write + Unpin,
     (router, remote, heads): (Router, Remote, Heads),

@@ -1,4 +1,4 @@
-//! A connection that does not wait for ever to be read from.
+//! Closes connections whose clients do not read their answers.
 
 use std::io;
 use std::pin::Pin;

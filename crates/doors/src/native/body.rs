@@ -1,12 +1,13 @@
-//! Reading bodies without ever holding more than allowed, or waiting longer.
+//! Reads bodies within limits of size, memory and time.
 //!
-//! A body that is too large is refused by its `Content-Length`, or as soon as it passes the limit. What the client
-//! still sends is read and thrown away for a moment before the refusal: a client that is cut off while it writes sees
-//! a broken connection and not the 413. One that waits for `100 Continue` is told at once.
+//! A body that is too large is refused by its `Content-Length`, or as soon as it passes the limit. What
+//! the client still sends is read and thrown away for a moment before the refusal: a client that is cut
+//! off while it writes sees a broken connection and not the 413. A client that waits for `100 Continue`
+//! is told at once.
 //!
-//! What has been read counts against a budget until its call is over: a thousand bodies below their limit are too many,
-//! too. One that comes too slowly, or stops coming, is given up: who sends all but the last byte would hold what it
-//! counts for nothing.
+//! What has been read counts against a budget until its call is over: a thousand bodies below their
+//! limit are too many, too. A body that comes too slowly, or stops coming, is given up: one without its
+//! last byte would otherwise hold memory for nothing.
 
 use std::io::{self, Seek as _, Write as _};
 use std::path::Path;

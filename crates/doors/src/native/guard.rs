@@ -21,7 +21,7 @@ pub(super) async fn refuse_foreign_pages(request: Request, next: Next) -> Respon
     ApiError::new(StatusCode::FORBIDDEN, "foreign-origin", message).into_response()
 }
 
-/// Every value counts, not the first: who sends two hopes that one of them is not looked at.
+/// Every value counts, not the first alone: a second one must not hide a foreign origin.
 fn admitted(headers: &HeaderMap) -> bool {
     let all = |name, local: fn(&str) -> bool| {
         headers.get_all(name).iter().all(|value| value.to_str().is_ok_and(local))

@@ -12,7 +12,7 @@ pub const MOST: u32 = 100_000;
 /// Reads how many were asked for.
 ///
 /// # Errors
-/// When it is no number, or too many: who got fewer than he asked for would not know.
+/// When it is no number, or too many: a client would not know that it got fewer than it asked for.
 pub(super) fn lines<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
     // Wider than what may be asked for, so that far too many are told the same as a few.
     match Option::<u64>::deserialize(from)?.map(u32::try_from) {

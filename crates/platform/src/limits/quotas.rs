@@ -130,7 +130,7 @@ impl Taken {
         if limits.memory.is_some_and(|most| together > most.0) {
             return Err(soon("memory"));
         }
-        // Last: who is refused for another reason has not called.
+        // Last: a call that is refused for another reason takes nothing from the rate.
         if let Some(calls) = limits.calls_per_second {
             let calls = f64::from(calls.get());
             let rate = Rate { each_second: calls, burst: calls };

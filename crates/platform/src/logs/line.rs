@@ -48,7 +48,7 @@ impl FromStr for Entry {
     }
 }
 
-/// Whether a line of a file is an [`Entry`], for who only counts them.
+/// Whether a line of a file is an [`Entry`], without parsing it.
 pub(super) fn is_entry(line: &[u8]) -> bool {
     line.iter().filter(|byte| **byte == b' ').nth(1).is_some()
 }

@@ -349,7 +349,7 @@ mod tests {
         // Asked by the writer itself, nothing is written between the answer and the removal.
         logs.remove_unless(&name(), || thread::current().name() == Some("logs")).await;
         assert!(root.path().join("logs/chatty/current.log").exists());
-        assert!(removals.try_recv().is_err(), "nobody is told that it is gone");
+        assert!(removals.try_recv().is_err(), "no reader is told that it is gone");
         logs.remove_unless(&name(), || false).await;
         assert!(!root.path().join("logs/chatty").exists());
         assert_eq!(removals.try_recv().unwrap(), name());
