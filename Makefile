@@ -84,10 +84,11 @@ house: need-python
 doctor: build
 	target/release/wool doctor
 
-# Together, because cargo chooses features by what is built together.
+# Together, because cargo chooses features by what is built together. A release switches no defence off.
+bench: profile = $(if $(filter ablation_isolation,$(FIG)),ablation,release)
 bench: need-rust need-python
-	cargo build --release --locked -p wool -p warden -p egress -p vmm -p bench
-	target/release/bench $(FIG) $(if $(ON),--python $(ON))
+	cargo build --profile $(profile) --locked -p wool -p warden -p egress -p vmm -p bench
+	target/$(profile)/bench $(FIG) $(if $(ON),--python $(ON))
 
 # ARGS: --protocol given|disjoint|zipf|drift|families|passes|elsewhere|dev|dev-passes, --budgets 250,1000,3000 and others; see --help.
 sim: need-rust

@@ -169,6 +169,37 @@ fn nothing_that_is_shipped_has_the_fake_in_it() {
     }
 }
 
+/// A build with debug assertions can: `crates/warden/src/defence.rs`.
+#[test]
+fn the_warden_that_is_shipped_switches_no_defence_off() {
+    let root = e2e::machine::manifest_dir().join("..");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--release", "--locked", "--quiet", "--package", "warden"]);
+    let built = cargo.arg("--message-format=json").current_dir(&root).output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let messages = built.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let mut messages = messages.map(|line| serde_json::from_slice::<Value>(line).unwrap());
+    let program = messages.find_map(|one| Some(one["executable"].as_str()?.to_owned())).unwrap();
+
+    let isolation = "lean,unsafe-without=own-uid";
+    let said = Command::new(&program).args(["--isolation", isolation]).output().unwrap();
+    let words = String::from_utf8_lossy(&said.stderr);
+    assert!(words.contains("a release switches no defence off"), "{words}");
+
+    let program = fs::read(program).unwrap();
+    let program = String::from_utf8_lossy(&program);
+    let source = fs::read_to_string(root.join("crates/warden/src/defence.rs")).unwrap();
+    let table = source.split_once("defences! {\n").unwrap().1.split_once("\n}").unwrap().0;
+    for line in table.lines() {
+        let [_, name, _, without, _] = line.split('"').collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
+        for text in [name, without].into_iter().filter(|text| text.contains(['-', ' '])) {
+            assert!(!program.contains(text), "a release contains {text:?}");
+        }
+    }
+}
+
 #[test]
 fn the_seam_needs_no_runtime() {
     let packages = packages();

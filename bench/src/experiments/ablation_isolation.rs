@@ -1,4 +1,5 @@
-//! What security costs: cold calls with every line of defence in force, beside the same with one missing.
+//! What security costs: cold calls with every line of defence in force, beside the same with one missing. Of a build of
+//! the profile `ablation`: a release refuses such a setting.
 
 use anyhow::Result;
 use container::Defence;
@@ -69,7 +70,7 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     let mut run = Run::new(FIGURE, TITLE);
     run.method = vec![
         format!("`{ALL}`: the worker as it comes, but that an instance is destroyed after its call; each function is called once for each start of a worker, as in `cold_targets`"),
-        "each other arm: the same with the setting `isolation = \"lean,unsafe-without=…\"`, beside a worker with everything in force that was started for it alone; the two take turns in short cells, and who begins changes from cell to cell".to_owned(),
+        "each other arm: the same with the setting `container_recipe = \"lean,unsafe-without=…\"`, beside a worker with everything in force that was started for it alone; the two take turns in short cells, and who begins changes from cell to cell".to_owned(),
         format!("cost of a defence: the median call with it less the median call without, a cell each, and the median of these with its 95 % interval (bootstrap over cells); `{AGAIN}` says what is noise"),
         format!("`{NONE}`, families and `{AGAIN}` with {PAIRS_OF_MANY} pairs of workers, all others with one"),
     ];

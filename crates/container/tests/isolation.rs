@@ -50,6 +50,7 @@ fn all() -> Vec<Isolation> {
         "lean,root=staged,own=mnt",
         "general,root=detached",
         "general,own=net+ipc+uts+cgroup",
+        #[cfg(debug_assertions)]
         "lean,unsafe-without=landlock-network+landlock-scopes",
     ];
     texts.iter().chain(&further).map(|text| text.parse().unwrap()).collect()

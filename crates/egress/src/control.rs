@@ -120,8 +120,8 @@ mod tests {
         let rule = "[2001:db8:ffff:ffff:ffff:ffff:ffff:ffff]/128:65535".parse::<Rule>().unwrap();
         let rules = vec![rule; MAX_RULES];
         let rules = Rules { allow: rules.clone(), deny: rules, worker: Some(65535) };
-        let all = Defence::ALL.iter().map(|one| one.name()).collect::<Vec<_>>().join("+");
-        let isolation = format!("lean,unsafe-without={all}").parse().unwrap();
+        let without = Defence::ALL.iter().copied().collect();
+        let isolation = Isolation { without, ..Isolation::LEAN };
         let order = Order::Bound { rules, isolation };
         assert!(serde_json::to_vec(&order).unwrap().len() < MAX_PACKET);
     }

@@ -1,13 +1,17 @@
-//! Lines of defence, each with a name, so that each can be switched off by itself.
+//! Lines of defence, each with a name, so that a test can switch each off by itself.
 //!
 //! A defence that has never been seen to stop an attack may be none. `tests/escape` attacks with
 //! everything in force, and once more with exactly one defence missing: then the attack must
-//! succeed. Only [`Isolation`](crate::isolation::Isolation) can switch one off
-//! (`lean,unsafe-without=own-uid`), and the warden obeys only a worker that root runs: any other
-//! user who may start a warden would become root by it. No setting of a function and no request
-//! reaches this.
+//! succeed. [`Isolation`](crate::isolation::Isolation) switches one off
+//! (`lean,unsafe-without=own-uid`), in builds with debug assertions only ([`SWITCHABLE`]). There the
+//! warden obeys only a worker that root runs: any other user who may start a warden would become
+//! root by it. No setting of a function and no request reaches this.
 
 use std::fmt;
+
+/// Whether this build can switch a defence off. A release cannot: every defence is in force there,
+/// and its programs do not contain the names. The profile `ablation` is a release that can.
+pub const SWITCHABLE: bool = cfg!(debug_assertions);
 
 /// Declares [`Defence`] from one list: variant, name, consequence of its absence.
 macro_rules! defences {
@@ -120,10 +124,16 @@ impl Defences {
         Self(self.0 | 1 << one as u8)
     }
 
-    /// Whether the set contains a defence.
+    /// Whether the set is empty. Always, where none can be switched off.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        !SWITCHABLE || self.0 == 0
+    }
+
+    /// Whether the set contains a defence. Never, where none can be switched off.
     #[must_use]
     pub const fn has(self, one: Defence) -> bool {
-        self.0 & (1 << one as u8) != 0
+        SWITCHABLE && self.0 & (1 << one as u8) != 0
     }
 
     /// The defences in the set.
@@ -165,6 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg(debug_assertions)]
     fn every_defence_is_read_back_by_its_name() {
         for one in Defence::ALL {
             assert_eq!(Defences::parse(one.name()), Some(Defences::NONE.and(*one)));

@@ -96,11 +96,16 @@ mod tests {
     fn each_limit_and_defence_that_is_missing_is_named() {
         assert_eq!(missing(true, true, 4, "lean"), [""; 0]);
         assert_eq!(missing(true, false, 7, "lean"), ["processors"]);
-        let none = missing(false, false, 0, "lean,unsafe-without=limit-files");
+        let none = missing(false, false, 0, "lean,own=net");
         assert_eq!(none.len(), 6, "{none:?}");
-        for what in
-            ["memory", "processes", "pausing", "processors", "Landlock", "no limit on open files"]
-        {
+        for what in [
+            "memory",
+            "processes",
+            "pausing",
+            "processors",
+            "Landlock",
+            "sandboxes have a loopback",
+        ] {
             assert!(none.iter().any(|one| one.starts_with(what)), "{what}: {none:?}");
         }
     }
