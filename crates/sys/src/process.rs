@@ -7,7 +7,12 @@ mod pidfd;
 use std::io;
 use std::os::unix::process::CommandExt;
 
-use rustix::process::{Resource, getrlimit, setrlimit};
+use rustix::io::Errno;
+use rustix::process::{
+    DumpableBehavior, Resource, Signal, getpid, getppid, getrlimit, set_dumpable_behavior,
+    set_parent_process_death_signal, setrlimit,
+};
+use rustix::thread::set_no_new_privs;
 
 pub use children::{exit_now, fork_single_threaded, reap};
 pub use credentials::{
@@ -23,9 +28,7 @@ pub use pidfd::{Identity, PidFd, ProcessEnd};
 /// # Errors
 /// As `prctl(2)`.
 pub fn set_undumpable() -> io::Result<()> {
-    // SAFETY: plain numbers.
-    let result = unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
 /// The calling thread dies when its parent does. Cleared by a change of ids and by a set-uid exec.
@@ -33,9 +36,7 @@ pub fn set_undumpable() -> io::Result<()> {
 /// # Errors
 /// As `prctl(2)`.
 pub fn die_with_parent() -> io::Result<()> {
-    // SAFETY: plain numbers.
-    let result = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
 }
 
 /// Ends the program that `command` starts when the starting thread ends; that thread must wait for
@@ -48,15 +49,11 @@ pub fn bind_to_starter(command: &mut std::process::Command) {
 
 /// Ends the program that `command` starts when the starting thread ends, for whatever reason.
 pub fn die_with_starter(command: &mut std::process::Command) {
-    let starter = std::process::id();
+    let starter = getpid();
     let bind = move || {
         die_with_parent()?;
-        // SAFETY: plain numbers.
-        match u32::try_from(unsafe { libc::getppid() }) {
-            // The starter ended before the signal was set.
-            Ok(parent) if parent != starter => Err(io::Error::from_raw_os_error(libc::ESRCH)),
-            _ => Ok(()),
-        }
+        // It may have ended before the signal was set.
+        if getppid() == Some(starter) { Ok(()) } else { Err(Errno::SRCH.into()) }
     };
     // SAFETY: it makes two system calls and takes no memory.
     unsafe { command.pre_exec(bind) };
@@ -83,9 +80,7 @@ pub fn limit(command: &mut std::process::Command, most: &[(Resource, u64)]) {
 /// # Errors
 /// As `prctl(2)`.
 pub fn set_no_new_privileges() -> io::Result<()> {
-    // SAFETY: plain numbers.
-    let result = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    Ok(set_no_new_privs(true)?)
 }
 
 /// Installs a seccomp filter for the calling thread and its children, for good. After

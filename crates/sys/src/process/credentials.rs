@@ -1,16 +1,29 @@
-//! Ids and capabilities of the calling thread. The raw calls affect this thread alone: callers have
-//! one thread.
+//! Ids and capabilities of the calling thread alone: the functions of [`rustix::thread`] do not tell
+//! the C library's other threads, as its own do. Callers have one thread.
 
 use std::io;
 
-use super::set_no_new_privileges;
+use rustix::io::Errno;
+use rustix::process::{Gid, Uid};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, configure_capability_in_ambient_set,
+    remove_capability_from_bounding_set, set_capabilities, set_keep_capabilities, set_no_new_privs,
+    set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+};
+
+/// What a thread without any capability has.
+const NONE: CapabilitySets = CapabilitySets {
+    effective: CapabilitySet::empty(),
+    permitted: CapabilitySet::empty(),
+    inheritable: CapabilitySet::empty(),
+};
 
 /// Gives up every capability of the calling thread, for good together with `no_new_privs`.
 ///
 /// # Errors
 /// As `capset(2)`.
 pub fn drop_capabilities() -> io::Result<()> {
-    set_capabilities(0, 0, 0)
+    Ok(set_capabilities(None, NONE)?)
 }
 
 /// Gives up for good every capability of the calling thread, and those that it could gain by
@@ -21,7 +34,7 @@ pub fn drop_capabilities() -> io::Result<()> {
 /// As `prctl(2)` and `capset(2)`.
 pub fn renounce_privilege() -> io::Result<()> {
     empty_bounding_set()?;
-    set_no_new_privileges()?;
+    set_no_new_privs(true)?;
     // The ambient set goes with the inheritable one.
     drop_capabilities()
 }
@@ -33,19 +46,20 @@ pub fn renounce_privilege() -> io::Result<()> {
 /// # Errors
 /// As `prctl(2)`.
 pub fn empty_bounding_set() -> io::Result<()> {
-    for capability in 0..64 {
-        // SAFETY: plain numbers.
-        if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) } == 0 {
-            continue;
-        }
-        let refused = io::Error::last_os_error();
-        return match refused.raw_os_error() {
+    for capability in every_capability() {
+        match remove_capability_from_bounding_set(capability) {
+            Ok(()) => {}
             // The kernel knows no higher capability, or forbids the change.
-            Some(libc::EINVAL | libc::EPERM) => Ok(()),
-            _ => Err(refused),
-        };
+            Err(Errno::INVAL | Errno::PERM) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
     }
     Ok(())
+}
+
+/// Each capability that there could be, also those that a later kernel adds.
+fn every_capability() -> impl Iterator<Item = CapabilitySet> {
+    (0..64).map(|number| CapabilitySet::from_bits_retain(1 << number))
 }
 
 /// The name of a thread of this process that has a capability, or can gain one by executing a
@@ -81,8 +95,8 @@ fn is_without_privilege(status: &str) -> bool {
 /// # Errors
 /// As `capset(2)`.
 pub fn raise_capabilities() -> io::Result<()> {
-    let permitted = permitted_capabilities()?;
-    set_capabilities(permitted, permitted, 0)
+    let permitted = capabilities(None)?.permitted;
+    Ok(set_capabilities(None, CapabilitySets { effective: permitted, permitted, ..NONE })?)
 }
 
 /// Runs `action` with no effective capability, then goes back. Files that it opens carry none: the
@@ -91,51 +105,11 @@ pub fn raise_capabilities() -> io::Result<()> {
 /// # Errors
 /// As `capset(2)`. The process must end then: its credentials are not what they were.
 pub fn without_capabilities<T>(action: impl FnOnce() -> T) -> io::Result<T> {
-    set_capabilities(0, permitted_capabilities()?, 0)?;
+    let permitted = capabilities(None)?.permitted;
+    set_capabilities(None, CapabilitySets { permitted, ..NONE })?;
     let done = action();
     raise_capabilities()?;
     Ok(done)
-}
-
-#[repr(C)]
-struct CapHeader {
-    version: u32,
-    pid: i32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct CapData {
-    effective: u32,
-    permitted: u32,
-    inheritable: u32,
-}
-
-const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
-
-fn permitted_capabilities() -> io::Result<u64> {
-    let mut header = CapHeader { version: CAPABILITY_VERSION_3, pid: 0 };
-    let mut data = [CapData::default(); 2];
-    // SAFETY: version 3 reads and writes two data elements.
-    let result = unsafe { libc::syscall(libc::SYS_capget, &raw mut header, data.as_mut_ptr()) };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(u64::from(data[0].permitted) | u64::from(data[1].permitted) << 32)
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "capset takes the set in two halves")]
-fn set_capabilities(effective: u64, permitted: u64, inheritable: u64) -> io::Result<()> {
-    let mut header = CapHeader { version: CAPABILITY_VERSION_3, pid: 0 };
-    let half = |shift: u32| CapData {
-        effective: (effective >> shift) as u32,
-        permitted: (permitted >> shift) as u32,
-        inheritable: (inheritable >> shift) as u32,
-    };
-    let data = [half(0), half(32)];
-    // SAFETY: version 3 reads two data elements.
-    let result = unsafe { libc::syscall(libc::SYS_capset, &raw mut header, data.as_ptr()) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Takes the user and group id for good, with no supplementary groups.
@@ -143,19 +117,10 @@ fn set_capabilities(effective: u64, permitted: u64, inheritable: u64) -> io::Res
 /// # Errors
 /// As `setresuid(2)`.
 pub fn become_user(id: u32) -> io::Result<()> {
-    // SAFETY: an empty list needs no memory.
-    if unsafe { libc::setgroups(0, std::ptr::null()) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: plain numbers. The raw call affects this thread alone: the caller has no other.
-    if unsafe { libc::syscall(libc::SYS_setresgid, id, id, id) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: as above.
-    if unsafe { libc::syscall(libc::SYS_setresuid, id, id, id) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    let (user, group) = (Uid::from_raw(id), Gid::from_raw(id));
+    set_thread_groups(&[])?;
+    set_thread_res_gid(group, group, group)?;
+    Ok(set_thread_res_uid(user, user, user)?)
 }
 
 /// Like [`become_user`], but every capability is kept, also over an exec. For tests that take a
@@ -164,19 +129,13 @@ pub fn become_user(id: u32) -> io::Result<()> {
 /// # Errors
 /// As `setresuid(2)`, `capset(2)`, `prctl(2)`.
 pub fn become_user_with_capabilities(id: u32) -> io::Result<()> {
-    // SAFETY: plain numbers.
-    if unsafe { libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    set_keep_capabilities(true)?;
     become_user(id)?;
-    let permitted = permitted_capabilities()?;
-    set_capabilities(permitted, permitted, permitted)?;
-    for capability in (0..64).filter(|at| permitted >> at & 1 == 1) {
-        let raise = libc::PR_CAP_AMBIENT_RAISE;
-        // SAFETY: plain numbers.
-        if unsafe { libc::prctl(libc::PR_CAP_AMBIENT, raise, capability, 0, 0) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+    let permitted = capabilities(None)?.permitted;
+    let all = CapabilitySets { effective: permitted, permitted, inheritable: permitted };
+    set_capabilities(None, all)?;
+    for capability in every_capability().filter(|one| permitted.contains(*one)) {
+        configure_capability_in_ambient_set(capability, true)?;
     }
     Ok(())
 }
@@ -205,19 +164,14 @@ pub fn as_effective_user_with_capabilities<T>(
     as_effective_user(uid, || raise_capabilities().map(|()| action()))?
 }
 
-fn set_effective(uid: u32) -> io::Result<()> {
-    let keep = u32::MAX;
-    // SAFETY: plain numbers.
-    if uid == 0 && unsafe { libc::syscall(libc::SYS_setresuid, keep, uid, keep) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: plain numbers. Groups change while the user id is still 0.
-    if unsafe { libc::syscall(libc::SYS_setresgid, keep, uid, keep) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: plain numbers.
-    if uid != 0 && unsafe { libc::syscall(libc::SYS_setresuid, keep, uid, keep) } != 0 {
-        return Err(io::Error::last_os_error());
+fn set_effective(id: u32) -> io::Result<()> {
+    let user = || set_thread_res_uid(None, Uid::from_raw(id), None);
+    let group = || set_thread_res_gid(None, Gid::from_raw(id), None);
+    // Groups change while the user id is 0.
+    if id == 0 {
+        user().and_then(|()| group())?;
+    } else {
+        group().and_then(|()| user())?;
     }
     Ok(())
 }

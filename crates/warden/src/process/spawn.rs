@@ -446,9 +446,9 @@ mod tests {
         let (told, tell) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .unwrap();
-        // No user has this id.
+        // A range that goes on behind the last id.
         let namespace =
-            UserNamespace::Awaited(IdMap { inside: INNER, outside: u32::MAX, count: 1 });
+            UserNamespace::Awaited(IdMap { inside: INNER, outside: u32::MAX - 1, count: 2 });
         let error = send_awaited(&namespace, told.as_fd()).unwrap_err();
         assert_eq!(error.step, "make user namespace");
         assert_eq!(scm::receive(tell.as_fd(), &mut [0; 1], false).unwrap().length, 0);
