@@ -213,72 +213,6 @@ impl State {
         &self.root
     }
 
-    /// The database of functions.
-    #[must_use]
-    pub fn functions(&self) -> PathBuf {
-        self.root.join("functions.sqlite")
-    }
-
-    /// The files of bundles.
-    #[must_use]
-    pub fn bundles(&self) -> PathBuf {
-        self.root.join("bundles")
-    }
-
-    /// How this machine runs versions.
-    #[must_use]
-    pub fn handlers(&self) -> PathBuf {
-        self.root.join("handlers")
-    }
-
-    /// The database of tokens.
-    #[must_use]
-    pub fn access(&self) -> PathBuf {
-        self.root.join("access.sqlite")
-    }
-
-    /// The database of secrets.
-    #[must_use]
-    pub fn secrets(&self) -> PathBuf {
-        self.root.join("secrets.sqlite")
-    }
-
-    /// The key of secrets, when it is nowhere else.
-    #[must_use]
-    pub fn secret_key(&self) -> PathBuf {
-        self.root.join("secret.key")
-    }
-
-    /// The database of control actions.
-    #[must_use]
-    pub fn audit(&self) -> PathBuf {
-        self.root.join("audit.sqlite")
-    }
-
-    /// Output of functions.
-    #[must_use]
-    pub fn logs(&self) -> PathBuf {
-        self.root.join("logs")
-    }
-
-    /// What a worker in the background writes.
-    #[must_use]
-    pub fn worker_log(&self) -> PathBuf {
-        self.root.join("logs/worker.log")
-    }
-
-    /// Where half-received uploads and other things of a running worker are.
-    #[must_use]
-    pub fn run(&self) -> PathBuf {
-        self.root.join("run")
-    }
-
-    /// The worker's Unix socket.
-    #[must_use]
-    pub fn socket(&self) -> PathBuf {
-        self.root.join("run/wool.sock")
-    }
-
     /// How to reach the worker that runs here, if one does.
     #[must_use]
     pub fn address(&self) -> Option<Address> {
@@ -361,6 +295,39 @@ impl State {
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         options.open(path).map_err(closed_or_unusable(path))
     }
+}
+
+macro_rules! places {
+    ($($(#[$what:meta])* $name:ident $path:literal)*) => {
+        impl State {
+            $($(#[$what])* #[must_use] pub fn $name(&self) -> PathBuf { self.root.join($path) })*
+        }
+    };
+}
+
+places! {
+    /// The database of functions.
+    functions "functions.sqlite"
+    /// The files of bundles.
+    bundles "bundles"
+    /// How this machine runs versions.
+    handlers "handlers"
+    /// The database of tokens.
+    access "access.sqlite"
+    /// The database of secrets.
+    secrets "secrets.sqlite"
+    /// The key of secrets, when it is nowhere else.
+    secret_key "secret.key"
+    /// The database of control actions.
+    audit "audit.sqlite"
+    /// Output of functions.
+    logs "logs"
+    /// What a worker in the background writes.
+    worker_log "logs/worker.log"
+    /// Where half-received uploads and other things of a running worker are.
+    run "run"
+    /// The worker's Unix socket.
+    socket "run/wool.sock"
 }
 
 impl Hold {
