@@ -120,22 +120,10 @@ pub enum InvokeError {
 }
 
 impl Target {
-    /// Whether its events pass through as bytes; else they are JSON.
-    #[must_use]
-    pub fn is_binary(&self) -> bool {
-        self.handler.binary
-    }
-
     /// The version's number, where a number or an alias was called.
     #[must_use]
     pub fn number(&self) -> Option<u32> {
         self.number
-    }
-
-    /// The version.
-    #[must_use]
-    pub fn version(&self) -> &VersionId {
-        &self.handler.id
     }
 }
 
