@@ -23,6 +23,7 @@ pub mod limits;
 pub mod logs;
 pub mod network_policy;
 pub mod packages;
+pub mod random;
 pub mod run_name;
 pub mod secrets;
 pub mod throttled_log;

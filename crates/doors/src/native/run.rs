@@ -135,8 +135,7 @@ fn invocation(headers: &HeaderMap) -> Result<InvocationId, ApiError> {
 /// When the kernel gives no random bytes.
 pub fn random_id() -> io::Result<InvocationId> {
     let mut random = [0; 16];
-    // Up to 256 bytes are never cut short: getrandom(2).
-    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+    platform::random::fill(&mut random)?;
     Ok(InvocationId::from_random(random))
 }
 

@@ -69,10 +69,7 @@ impl Secret {
     /// When the kernel gives no random bytes.
     pub fn draw() -> std::io::Result<Self> {
         let mut random = Zeroizing::new([0; ID_BYTES + SECRET_BYTES]);
-        let filled = rustix::rand::getrandom(&mut *random, rustix::rand::GetRandomFlags::empty())?;
-        if filled != random.len() {
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
-        }
+        crate::random::fill(&mut *random)?;
         let (id, secret) = random.split_at(ID_BYTES);
         // Room for all of it: growing would leave a copy behind.
         let mut text = Zeroizing::new(String::with_capacity(96));

@@ -117,7 +117,7 @@ impl SecretKey {
     fn make(path: &Path) -> Result<Self, KeyError> {
         let unwritable = |source| KeyError::Unwritable { path: path.to_owned(), source };
         let mut key = Self(Zeroizing::new([0; BYTES]));
-        super::random::fill(&mut *key.0).map_err(unwritable)?;
+        crate::random::fill(&mut *key.0).map_err(unwritable)?;
         let mut text = Zeroizing::new(String::with_capacity(2 * BYTES + 1));
         for byte in key.0.iter() {
             for digit in [byte >> 4, byte & 15] {

@@ -14,7 +14,6 @@
 
 mod editor;
 mod key;
-mod random;
 mod seal;
 mod vault;
 

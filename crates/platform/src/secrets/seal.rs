@@ -10,7 +10,7 @@ use store::{NONCE_BYTES, Sealed};
 use zeroize::Zeroizing;
 
 use super::key::SecretKey;
-use super::random::fill;
+use crate::random::fill;
 
 /// Seals and opens with one key, which it overwrites when it is dropped.
 pub(super) struct Sealer(XChaCha20Poly1305);
