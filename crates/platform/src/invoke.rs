@@ -24,6 +24,7 @@ use crate::deploy::{DeployError, Deployer};
 use crate::functions::Registry;
 use crate::limits::quotas::{Exhausted, Quotas};
 use crate::network_policy::{Networks, NotAllowed};
+use crate::random;
 use crate::throttled_log::Seldom;
 
 /// The content type of events and results that are JSON.
@@ -248,8 +249,8 @@ impl Invoker {
 /// A random number from 0 to 1, for an alias that shares its calls. 0 where the kernel gives none: the canary's.
 fn draw() -> f64 {
     let mut random = [0; 4];
-    match rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()) {
-        Ok(_) => f64::from(u32::from_ne_bytes(random)) / f64::from(u32::MAX),
+    match random::fill(&mut random) {
+        Ok(()) => f64::from(u32::from_ne_bytes(random)) / f64::from(u32::MAX),
         Err(_) => 0.0,
     }
 }
