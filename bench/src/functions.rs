@@ -157,7 +157,7 @@ fn noop(name: String, number: usize) -> Function {
 pub(crate) async fn deploy(worker: &Worker, function: &Function) -> Result<()> {
     let path = format!("/v1/functions/{}?module=function", function.name);
     let body = Bytes::from(function.source.clone());
-    let sent = worker.client().send(Method::PUT, &path, "text/x-python", body).await?;
+    let sent = worker.control().send(Method::PUT, &path, "text/x-python", body).await?;
     sent.good().with_context(|| format!("deploy {}", function.name)).map(drop)
 }
 

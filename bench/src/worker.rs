@@ -30,6 +30,7 @@ pub(crate) struct Worker {
     child: Child,
     state: PathBuf,
     client: Client,
+    control: Client,
     group: Option<CpuGroup>,
     functions: usize,
     next: Cell<usize>,
@@ -82,6 +83,7 @@ impl Worker {
             child,
             state: state.to_owned(),
             client: Client::new(Peer::Tcp(address.to_owned())),
+            control: Client::new(Peer::Unix(state.join("run/wool.sock"))),
             group,
             functions: functions::count(state)?,
             next: Cell::new(0),
@@ -125,7 +127,7 @@ impl Worker {
 
     /// What `/v1/status` says of the engine.
     pub(crate) async fn status(&self) -> Result<Value> {
-        let answer = self.client.send(Method::GET, "/v1/status", "", "").await?.good()?;
+        let answer = self.control.send(Method::GET, "/v1/status", "", "").await?.good()?;
         let status: Value = serde_json::from_slice(&answer.body).context("status is no JSON")?;
         Ok(status["engine"].clone())
     }
@@ -136,9 +138,9 @@ impl Worker {
         Ok(left(&status["reaping"]) + left(&status["instances"]["busy"]) == 0)
     }
 
-    /// The client, for what an arm does not cover.
-    pub(crate) fn client(&self) -> &Client {
-        &self.client
+    /// A client of the worker's Unix socket, for what is no call.
+    pub(crate) fn control(&self) -> &Client {
+        &self.control
     }
 
     /// The name of the directory that holds its sandboxes' cgroups: as the warden derives it from the state directory.

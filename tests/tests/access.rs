@@ -62,6 +62,39 @@ fn a_token_that_was_made_before_the_worker_is_asked_for_by_it() {
 }
 
 #[test]
+fn a_command_by_url_without_a_token_calls_and_says_how_to_do_the_rest() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    let site = worker.site();
+    let source = site.own().join("f.py");
+    fs::write(&source, ECHO).unwrap();
+    let source = source.to_str().unwrap();
+    drop(site.wool(&["deploy", source]).ok());
+    let by_url = |arguments: &[&str]| {
+        let mut command = site.command();
+        Said::from(command.args(["--url", worker.url()]).args(arguments).output().unwrap())
+    };
+    assert_eq!(by_url(&["invoke", "f", "[7]"]).json()[0], 7);
+    for (arguments, scope) in [
+        (&["deploy", source][..], "deploy"),
+        (&["run", source], "read"),
+        (&["rm", "f"], "deploy"),
+        (&["ls"], "read"),
+        (&["logs", "f"], "read"),
+        (&["token", "ls"], "admin"),
+        (&["audit"], "admin"),
+    ] {
+        let words = by_url(arguments).failed(1);
+        let create = format!("wool token create NAME --scope {scope}");
+        assert!(words.contains(&create), "{arguments:?}: {words}");
+        assert!(words.contains("without --url"), "{arguments:?}: {words}");
+    }
+    assert!(site.wool(&["ls"]).ok().contains("f "), "it is still there");
+}
+
+#[test]
 fn beyond_this_machine_only_tls_and_tokens_are_served() {
     if !can_run() {
         return;

@@ -1,7 +1,7 @@
 //! What functions print, and where it can be read.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Stdio};
 
 use e2e::terminal::Terminal;
@@ -203,9 +203,9 @@ fn logs_that_nobody_reads_take_no_memory() {
         drop(worker.try_out("loud", loud).expect(200));
     }
     let before = peak_memory(worker.pid());
-    let address = worker.url().trim_start_matches("http://").to_owned();
-    let unread: Vec<TcpStream> = std::iter::repeat_with(|| {
-        let mut stream = TcpStream::connect(&address).unwrap();
+    let socket = worker.site().state().join("run/wool.sock");
+    let unread: Vec<UnixStream> = std::iter::repeat_with(|| {
+        let mut stream = UnixStream::connect(&socket).unwrap();
         let request =
             "GET /v1/functions/loud/logs?lines=100000 HTTP/1.1\r\nhost: localhost\r\n\r\n";
         stream.write_all(request.as_bytes()).unwrap();

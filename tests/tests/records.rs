@@ -212,7 +212,7 @@ fn a_state_directory_of_the_first_version_is_upgraded_once() {
     let worker = site.up_with(&[("WOOL_PYTHON", "3.11")]);
     assert_eq!(fs::read_to_string(state.join("version")).unwrap(), "2\n");
     assert!(!state.join("registry.sqlite").exists());
-    // By the socket: a token was made, so TCP asks for one.
+    // By the socket: a token was made, so calls over TCP take one.
     let wool = |worker: &Worker, arguments: &[&str]| worker.site().wool(arguments).json();
     let check = |worker: &Worker| {
         let plain = json!({

@@ -86,7 +86,8 @@ fn a_start_in_the_background_answers_when_the_command_returns() {
     }
     let site = Site::new();
     let said = site.wool(&["up", "--detach", "--json"]).json();
-    let client = e2e::Client::new(said["url"].as_str().unwrap());
+    let socket = site.state().join("run/wool.sock");
+    let client = e2e::Client::new(said["url"].as_str().unwrap(), socket);
     assert_eq!(client.get("/healthz").expect(200).text(), "ok\n");
     assert_eq!(client.get("/v1/status").json()["pid"], said["pid"]);
     drop(site.wool(&["down"]).ok());

@@ -171,7 +171,7 @@ async fn learn(stage: &Stage, template: &Path, libraries: &[Library], tree: &Pat
     for library in libraries {
         calls::warm(&worker, library, 0..WARMERS).await?;
     }
-    let answer = worker.client().send(Method::GET, "/v1/zygotes", "", "").await?.good()?;
+    let answer = worker.control().send(Method::GET, "/v1/zygotes", "", "").await?.good()?;
     fs::write(tree, answer.body).context("write the zygotes down")?;
     worker.stop().await
 }

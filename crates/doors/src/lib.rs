@@ -17,7 +17,7 @@ use platform::access::Demand;
 /// What the operator says of requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// When TCP asks for a token.
+    /// When calls over TCP take a token.
     pub tokens: Demand,
     /// The largest body of a call.
     pub run_body: Bytes,

@@ -1,12 +1,12 @@
 //! Control actions: what was changed, and who asked for it. One row for each.
 //!
-//! Rows are kept in groups: administrators, callers without a token while none is asked for, and each tenant. A new row
-//! makes room in its own group alone, so that no tenant can push out what another or an administrator did. What was
-//! refused, failed or never begun is a group apart: however often a caller tries, what was done stays.
+//! Rows are kept in groups: administrators, and each tenant. A new row makes room in its own group alone, so that no
+//! tenant can push out what another or an administrator did. What was refused, failed or never begun is a group apart:
+//! however often a caller tries, what was done stays.
 //!
 //! A row is written before the action's answer is on its way, and survives a kill of the worker. It holds nothing of a
-//! body, a token or a secret's value. A caller with no token, or an unknown one, leaves no row while tokens are asked for:
-//! everyone who reaches the port could otherwise fill the disk.
+//! body, a token or a secret's value. A caller with no token, or an unknown one, leaves no row: everyone who reaches the
+//! port could otherwise fill the disk.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -23,7 +23,7 @@ use function::Label;
 pub struct Bounds {
     /// Of administrators.
     pub administrators: usize,
-    /// Of each tenant, and of callers without a token.
+    /// Of each tenant.
     pub tenant: usize,
 }
 
@@ -72,7 +72,7 @@ pub struct Action {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Who {
-    /// Any user of the machine: TCP asked for no token.
+    /// A caller without a token: in rows of the time when control actions took none.
     Anyone,
     /// Who has the token of this name.
     Token(String),
@@ -95,8 +95,6 @@ impl From<&Caller> for Who {
 pub enum Among {
     /// Administrators.
     Administrators,
-    /// Callers without a token.
-    Anyone,
     /// Holders of a token of this tenant.
     Tenant(Label),
 }
@@ -106,7 +104,6 @@ impl Among {
     fn group(&self) -> String {
         match self {
             Self::Administrators => "administrators".to_owned(),
-            Self::Anyone => "anyone".to_owned(),
             Self::Tenant(tenant) => format!("tenant {tenant}"),
         }
     }
@@ -114,11 +111,7 @@ impl Among {
 
 impl From<&Caller> for Among {
     fn from(caller: &Caller) -> Self {
-        match (caller, caller.tenant()) {
-            (Caller::Anyone, _) => Self::Anyone,
-            (_, Some(tenant)) => Self::Tenant(tenant),
-            (Caller::Token(_) | Caller::User { .. }, None) => Self::Administrators,
-        }
+        caller.tenant().map_or(Self::Administrators, Self::Tenant)
     }
 }
 
@@ -145,7 +138,7 @@ impl Audit {
         let done = matches!(action.result.as_str(), "ok" | BROKE_OFF);
         let keep = match among {
             Among::Administrators => self.bounds.administrators,
-            Among::Anyone | Among::Tenant(_) => self.bounds.tenant,
+            Among::Tenant(_) => self.bounds.tenant,
         };
         let row = ActionRow { group: among.group(), done, line };
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
@@ -235,12 +228,10 @@ mod tests {
         let tenant = |name: &str| Among::Tenant(name.parse().unwrap());
         audit.write(&Among::Administrators, &action(1));
         audit.write(&tenant("acme"), &action(2));
-        audit.write(&Among::Anyone, &action(3));
         // A tenant that is called as another group.
-        audit.write(&tenant("anyone"), &action(4));
+        audit.write(&tenant("administrators"), &action(3));
         (100..200).for_each(|number| audit.write(&tenant("emca"), &action(number)));
-        let kept =
-            ["f0001", "f0002", "f0003", "f0004", "f0195", "f0196", "f0197", "f0198", "f0199"];
+        let kept = ["f0001", "f0002", "f0003", "f0195", "f0196", "f0197", "f0198", "f0199"];
         assert_eq!(functions(&audit), kept);
         (200..300).for_each(|number| audit.write(&Among::Administrators, &action(number)));
         assert_eq!(functions(&audit).len(), kept.len() - 1 + 10);
@@ -251,10 +242,10 @@ mod tests {
         let memory = Memory::default();
         let audit = Audit::new(Box::new(memory.clone()), AUDIT);
         memory.set_broken(true);
-        audit.write(&Among::Anyone, &action(1));
+        audit.write(&Among::Administrators, &action(1));
         assert!(audit.last(1).is_err());
         memory.set_broken(false);
-        audit.write(&Among::Anyone, &action(2));
+        audit.write(&Among::Administrators, &action(2));
         assert_eq!(functions(&audit), ["f0002"]);
     }
 }

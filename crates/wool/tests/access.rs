@@ -89,7 +89,7 @@ async fn every_route_refuses_without_a_token_and_with_the_wrong_scope() {
 }
 
 #[tokio::test]
-async fn the_first_token_closes_the_door_and_removing_it_does_not_open_it_again() {
+async fn from_the_first_token_on_calls_take_one_though_it_is_removed() {
     let world = World::new().await;
     assert_eq!(world.deploy("f", "module = echo").await.status, 201);
     let token = world.token(json!({ "name": "ci", "scopes": ["invoke"] })).await;
@@ -110,22 +110,49 @@ async fn the_first_token_closes_the_door_and_removing_it_does_not_open_it_again(
     world.stop().await;
 }
 
+/// What each route takes, and that it does not come to a route's turn, is walked by the API's own description.
 #[tokio::test]
-async fn an_open_door_gives_nobody_a_token() {
+async fn without_a_token_tcp_answers_calls_and_says_how_to_do_everything_else() {
     let world = World::new().await;
-    let request = json!({ "name": "mine", "scopes": ["admin"] }).to_string();
-    for (method, path) in [(Method::POST, "/v1/tokens"), (Method::GET, "/v1/tokens")] {
-        let refused = world.send(method, path, &[], request.clone()).await;
-        assert_eq!((refused.status.as_u16(), refused.error().as_str()), (401, "unauthorized"));
-    }
-    assert_eq!(world.get("/v1/functions").await.status, 200, "the door is still open");
+    world.deploy("f", "module = echo").await;
+    let described = serde_json::to_value(doors::native::openapi()).unwrap();
+    let walk = async |world: &World| {
+        let mut answered = Vec::new();
+        for (method, route, path) in operations() {
+            let reply = exchange(&world.tcp, method.clone(), &path, "").await;
+            let security = &described["paths"][&route][method.as_str().to_lowercase()]["security"];
+            match (reply.status.as_u16(), security[0]["token"][0].as_str()) {
+                (401, Some(scope)) => {
+                    assert_eq!(reply.error(), "unauthorized", "{method} {route}");
+                    assert_eq!(reply.header("www-authenticate"), "Bearer", "{method} {route}");
+                    let message = reply.json()["error"]["message"].as_str().unwrap().to_owned();
+                    let create = format!("wool token create NAME --scope {scope}`");
+                    assert!(message.contains(&create), "{method} {route}: {message}");
+                    assert!(message.contains("curl --unix-socket"), "{message}");
+                }
+                (status, _) => answered.push((route, status)),
+            }
+        }
+        answered
+    };
+    let answered = |route: &str, status: u16| (route.to_owned(), status);
+    // A stop is for the socket alone.
+    let open = [answered("/healthz", 200), answered("/run/{name}", 200), answered("/v1/stop", 404)];
+    assert_eq!(walk(&world).await, open);
+    let list = exchange(&world.unix, Method::GET, "/v1/functions", "").await.json();
+    assert_eq!(list["functions"].as_array().unwrap().len(), 1, "nothing was removed");
+    assert_eq!(exchange(&world.tcp, Method::GET, "/run/f", "").await.status, 405);
+    // Where the operator wants it so, tokens change nothing of that.
+    drop(world.token(json!({ "name": "ci", "scopes": ["admin"] })).await);
+    let world = World::on(world.stop().await, |config| config.tokens = Demand::Off).await;
+    assert_eq!(walk(&world).await, open);
     world.stop().await;
 }
 
 #[tokio::test]
-async fn where_tokens_are_required_there_is_no_open_door_at_all() {
+async fn where_tokens_are_required_calls_take_one_from_the_start() {
     let world = World::with(|config| config.tokens = Demand::Required).await;
-    assert_eq!(world.get("/v1/functions").await.status, 401);
+    assert_eq!(world.run("f", "{}").await.status, 401);
     assert_eq!(world.get("/healthz").await.status, 200);
     assert_eq!(exchange(&world.unix, Method::GET, "/v1/functions", "").await.status, 200);
     world.stop().await;
@@ -206,11 +233,8 @@ async fn follow(client: &wool::client::Client) -> tokio::task::JoinHandle<()> {
 async fn who_is_let_in_no_more_hears_no_more() {
     let world = World::new().await;
     world.deploy("f", "module = print").await;
-    let nobody = follow(&world.tcp).await;
     let read = |name| json!({ "name": name, "scopes": ["read"] });
     let token = world.token(read("a")).await;
-    // From the first token on, TCP asks for one.
-    nobody.await.unwrap();
     let removed = follow(&world.tcp.clone().with_token(Some(token))).await;
     let brief = json!({ "name": "b", "scopes": ["read"], "lifetime": 2.0 });
     let expiring = follow(&world.tcp.clone().with_token(Some(world.token(brief).await))).await;

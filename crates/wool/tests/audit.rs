@@ -42,7 +42,8 @@ async fn every_control_action_leaves_a_line_that_says_who_what_and_how_it_ended(
     world.send(Method::PUT, "/v1/functions/i", &lines, "refuse = no handler").await;
     exchange(&world.unix, Method::PUT, "/v1/functions/f/secrets/KEY", "hunter2").await;
     let ci = world.token(json!({ "name": "ci", "scopes": ["deploy", "invoke"] })).await;
-    world.send(Method::PUT, "/v1/functions/f", &python, "nobody is let in").await;
+    let refused = world.tcp.send(Method::PUT, "/v1/functions/f", &python, "no token".into());
+    assert_eq!(refused.await.unwrap().status(), 401, "which leaves no line");
     world.send_as(&ci, Method::POST, "/run/f", "{}").await;
     world.send_as(&ci, Method::POST, "/v1/packages/prune", "").await;
     world.send_as(&ci, Method::DELETE, "/v1/functions/f", "").await;
@@ -51,10 +52,10 @@ async fn every_control_action_leaves_a_line_that_says_who_what_and_how_it_ended(
     assert_eq!(
         told(&all),
         [
-            "anyone: deploy f - ok",
-            "anyone: deploy g - manifest",
-            "anyone: deploy h - ok",
-            "anyone: deploy i - manifest",
+            "us: deploy f - ok",
+            "us: deploy g - manifest",
+            "us: deploy h - ok",
+            "us: deploy i - manifest",
             "us: set secret f KEY ok",
             "us: create token - ci ok",
             "token ci: prune packages - - wrong-scope",
@@ -63,7 +64,7 @@ async fn every_control_action_leaves_a_line_that_says_who_what_and_how_it_ended(
         ]
     );
     assert_eq!(all[0]["version"], version);
-    assert!(all[0]["remote"].as_str().unwrap().starts_with("127.0.0.1:"), "{}", all[0]);
+    assert!(all[6]["remote"].as_str().unwrap().starts_with("127.0.0.1:"), "{}", all[6]);
     assert!(all[4]["remote"].as_str().unwrap().contains("pid"), "{}", all[4]);
     assert!(all.windows(2).all(|two| two[0]["time"].as_str() <= two[1]["time"].as_str()));
     // A closed database has its log in its file.
@@ -148,7 +149,7 @@ async fn a_deploy_whose_client_hung_up_is_told_with_its_end() {
     let python = [(header::CONTENT_TYPE, "text/x-python")];
     let file = world.state.path().join("run/never.x");
     let source = format!("until = {}", file.display());
-    let deploy = world.tcp.send(Method::PUT, "/v1/functions/f", &python, source.into());
+    let deploy = world.unix.send(Method::PUT, "/v1/functions/f", &python, source.into());
     let begun = async {
         while !file.with_extension("begun").exists() {
             tokio::time::sleep(Duration::from_millis(2)).await;
@@ -167,7 +168,7 @@ async fn a_deploy_whose_client_hung_up_is_told_with_its_end() {
         }
     };
     let told_now = tokio::time::timeout(Duration::from_secs(60), told_now).await.unwrap();
-    assert_eq!(told_now, ["anyone: deploy f - stopping"], "given up, and told");
+    assert_eq!(told_now, ["us: deploy f - stopping"], "given up, and told");
     world.stop().await;
 }
 

@@ -119,16 +119,17 @@ async fn who_shows_no_token_keeps_nobody_who_has_one_out() {
 }
 
 #[tokio::test]
-async fn half_a_request_keeps_no_connection_where_anybody_is_let_in_either() {
+async fn half_a_request_keeps_no_connection_where_calls_take_no_token_either() {
     let world = World::with(|config| config.internals.connections = Some(2)).await;
+    world.deploy("f", "module = echo").await;
     let mut silent = Vec::new();
     for head in ["POST /run/f", "PUT /v1/functions/f"] {
         for _ in 0..4 {
             silent.push(half(&world, head).await);
         }
         for _ in 0..10 {
-            let listed = world.get("/v1/functions").await;
-            assert_eq!(listed.status, 200, "{head}: {}", listed.text());
+            let called = world.run("f", "1").await;
+            assert_eq!(called.status, 200, "{head}: {}", called.text());
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
@@ -199,8 +200,12 @@ async fn a_request_that_does_not_come_whole_is_given_up() {
         .unwrap();
     let answer = rest(&mut body).await;
     assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("slow-body"), "{answer}");
+    let token = world.token(json!({ "name": "ci", "scopes": ["deploy"] })).await;
     let mut upload = connect(&world.url).await;
-    let head = "PUT /v1/functions/g HTTP/1.1\r\nhost: localhost\r\ncontent-type: text/x-python\r\ncontent-length: 100000\r\n\r\nx";
+    let head = format!(
+        "PUT /v1/functions/g HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\ncontent-type: text/x-python\r\ncontent-length: 100000\r\n\r\nx",
+        token.reveal()
+    );
     upload.write_all(head.as_bytes()).await.unwrap();
     let answer = rest(&mut upload).await;
     assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("slow-body"), "{answer}");
@@ -340,7 +345,7 @@ async fn bundles_that_are_too_many_bytes_together_are_told_to_come_back() {
     .await;
     let large = "\n".repeat(700_000);
     let file = world.state.path().join("run/f.x");
-    let (client, source) = (world.tcp.clone(), format!("until = {}{large}", file.display()));
+    let (client, source) = (world.unix.clone(), format!("until = {}{large}", file.display()));
     let first = tokio::spawn(async move {
         let python = [(header::CONTENT_TYPE, "text/x-python")];
         client.send(Method::PUT, "/v1/functions/f", &python, source.into()).await.unwrap().status()

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hyper::{Method, header};
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
+use tokio::net::UnixStream;
 use world::World;
 
 /// Long enough for whatever is bound to happen.
@@ -23,10 +23,10 @@ async fn appears(path: &Path) {
 }
 
 /// A deploy under way that ends with the file, over a connection of its own.
-async fn begin(world: &World, name: &str, accept: &str) -> (TcpStream, PathBuf) {
+async fn begin(world: &World, name: &str, accept: &str) -> (UnixStream, PathBuf) {
     let file = world.state.path().join("run").join(name).with_extension("x");
     let source = format!("module = echo\nuntil = {}\n", file.display());
-    let mut stream = TcpStream::connect(world.url.strip_prefix("http://").unwrap()).await.unwrap();
+    let mut stream = UnixStream::connect(world.state.path().join("run/wool.sock")).await.unwrap();
     let head = format!(
         "PUT /v1/functions/{name} HTTP/1.1\r\nhost: localhost\r\ncontent-type: text/x-python\r\naccept: {accept}\r\ncontent-length: {}\r\n\r\n",
         source.len()
@@ -59,7 +59,7 @@ async fn a_stop_gives_up_the_deploys_that_are_under_way_and_those_that_wait() {
     let world = World::new().await;
     let (_first, first) = begin(&world, "first", "*/*").await;
     let (_second, second) = begin(&world, "second", "*/*").await;
-    let client = world.tcp.clone();
+    let client = world.unix.clone();
     let third = tokio::spawn(async move {
         let python = [(header::CONTENT_TYPE, "text/x-python")];
         let path = "/v1/functions/third";
@@ -79,7 +79,7 @@ async fn a_stop_gives_up_the_deploys_that_are_under_way_and_those_that_wait() {
 async fn a_prune_that_waits_for_a_deploy_holds_up_no_other() {
     let world = World::new().await;
     let (_client, file) = begin(&world, "slow", "*/*").await;
-    let client = world.tcp.clone();
+    let client = world.unix.clone();
     let prune = tokio::spawn(async move {
         client.send(Method::POST, "/v1/packages/prune", &[], "".into()).await.unwrap().status()
     });

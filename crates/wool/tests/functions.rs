@@ -294,11 +294,11 @@ async fn a_follower_sees_what_comes_and_is_cut_off_with_the_worker() {
     let world = World::new().await;
     world.deploy("f", "module = print").await;
     let response = world
-        .tcp
+        .unix
         .send(Method::GET, "/v1/functions/f/logs?follow=true", &[], "".into())
         .await
         .unwrap();
-    let client = world.tcp.clone();
+    let client = world.unix.clone();
     let follower = tokio::spawn(async move {
         let mut lines = Vec::new();
         let end = client
@@ -324,20 +324,20 @@ async fn a_follower_ends_when_its_function_is_removed_and_with_no_other() {
     let world = World::new().await;
     world.deploy("f", "module = print").await;
     let path = "/v1/functions/f/logs?follow=true";
-    let response = world.tcp.ask(Method::GET, path, &[], "".into()).await.unwrap();
-    let client = world.tcp.clone();
+    let response = world.unix.ask(Method::GET, path, &[], "".into()).await.unwrap();
+    let client = world.unix.clone();
     let mut follower = tokio::spawn(async move { client.lines(response, |_| ()).await });
     // More than a follower may be behind.
     for n in 0..80 {
         let name = format!("other-{n}");
         world.deploy(&name, "module = print").await;
         let path = format!("/v1/functions/{name}");
-        assert_eq!(world::exchange(&world.tcp, Method::DELETE, &path, "").await.status, 204);
+        assert_eq!(world::exchange(&world.unix, Method::DELETE, &path, "").await.status, 204);
     }
     world.run("f", "{}").await;
     assert!(tokio::time::timeout(Duration::from_millis(200), &mut follower).await.is_err());
     assert_eq!(
-        world::exchange(&world.tcp, Method::DELETE, "/v1/functions/f", "").await.status,
+        world::exchange(&world.unix, Method::DELETE, "/v1/functions/f", "").await.status,
         204
     );
     let end = tokio::time::timeout(Duration::from_secs(60), follower).await.expect("it ends");

@@ -60,7 +60,7 @@ async fn stopping_never_waits_longer_than_it_was_told() {
 #[tokio::test]
 async fn only_the_unix_socket_may_stop_the_worker() {
     let world = World::new().await;
-    assert_eq!(world.send(Method::POST, "/v1/stop", &[], "").await.status, 404);
+    assert_eq!(world::exchange(&world.tcp, Method::POST, "/v1/stop", "").await.status, 404);
     let stopped = world.unix.send(Method::POST, "/v1/stop", &[], "".into()).await.unwrap();
     assert_eq!(stopped.status(), 202);
     world.stop().await;

@@ -84,51 +84,6 @@ async fn secrets_go_with_their_function() {
     world.stop().await;
 }
 
-/// While TCP asks for no token, any user of the machine can deploy: code that would tell the secrets is not taken.
-#[tokio::test]
-async fn through_an_open_door_nobody_gets_at_a_secret() {
-    let world = World::new().await;
-    world.deploy("f", "module = echo").await;
-    let secret = "/v1/functions/f/secrets/KEY";
-    for (method, path) in
-        [(Method::PUT, secret), (Method::DELETE, secret), (Method::GET, "/v1/functions/f/secrets")]
-    {
-        let refused = world.send(method, path, &[], "value").await;
-        assert_eq!((refused.status.as_u16(), refused.error().as_str()), (401, "unauthorized"));
-    }
-    assert_eq!(exchange(&world.unix, Method::PUT, secret, "value").await.status, 204);
-    let refused = world.deploy("f", "module = environment").await;
-    assert_eq!((refused.status.as_u16(), refused.error().as_str()), (403, "has-secrets"));
-    // Nor are they lost with it.
-    let refused = world.send(Method::DELETE, "/v1/functions/f", &[], "").await;
-    assert_eq!((refused.status.as_u16(), refused.error().as_str()), (403, "has-secrets"));
-    assert_eq!(world.run("f", "[1]").await.text(), "[1]");
-    assert_eq!(world.deploy("g", "module = environment").await.status, 201, "others are taken");
-    world.stop().await;
-}
-
-#[tokio::test]
-async fn code_of_nobody_that_was_being_deployed_when_a_secret_came_is_not_told_it() {
-    let world = World::new().await;
-    world.deploy("f", "module = echo").await;
-    let file = world.state.path().join("run/f.x");
-    let (client, source) =
-        (world.tcp.clone(), format!("module = environment\nuntil = {}", file.display()));
-    let deploy = tokio::spawn(async move {
-        let python = [(hyper::header::CONTENT_TYPE, "text/x-python")];
-        client.send(Method::PUT, "/v1/functions/f", &python, source.into()).await.unwrap().status()
-    });
-    while !file.with_extension("begun").exists() {
-        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
-    }
-    let secret = "/v1/functions/f/secrets/KEY";
-    assert_eq!(exchange(&world.unix, Method::PUT, secret, "value").await.status, 204);
-    std::fs::write(&file, "").unwrap();
-    assert_eq!(deploy.await.unwrap(), 403);
-    assert_eq!(world.run("f", "[1]").await.text(), "[1]", "the code of before");
-    world.stop().await;
-}
-
 #[tokio::test]
 async fn what_cannot_be_a_secret_is_refused_without_being_repeated() {
     let world = World::new().await;

@@ -33,7 +33,7 @@ fn the_api_answers_as_it_says_whatever_is_sent() {
     let site = Site::new();
     let token = site.wool(&["token", "create", "fuzzer", "--scope", "admin"]).ok();
     let worker = site.up();
-    drop(worker.get("/v1/functions").expect(401));
+    drop(worker.get_over_tcp("/v1/functions").expect(401));
     let long = std::env::var("LAMBSWOOL_FUZZ_SECONDS").ok();
     let location = format!("{}/openapi.json", worker.url());
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/http_api/schemathesis.toml");

@@ -1,6 +1,6 @@
 //! Which action each route is: what an action takes of its caller is `platform::access`'s to say.
 //!
-//! A route that is not in here is an administrator's (`crates/wool/tests/access.rs` fails for it, too).
+//! No caller is granted anything for a route that is not in here, and its handler gets no permit.
 
 use axum::http::Method;
 
@@ -9,8 +9,8 @@ use platform::access::Action;
 use Action::{
     CreateToken, Deploy, Invoke, ListFunctions, ListPackages, ListSecrets, ListTokens, ListZygotes,
     PrunePackages, Publish, ReadAudit, ReadLogs, ReadMetrics, ReadStatus, Remove, RemoveAlias,
-    RemoveSecret, RemoveToken, RollBack, SetAlias, SetSecret, ShowFunction, Stop, Unlisted,
-    Unpublish, VerifyPackages,
+    RemoveSecret, RemoveToken, RollBack, SetAlias, SetSecret, ShowFunction, Stop, Unpublish,
+    VerifyPackages,
 };
 
 /// A route: its method, its path, and its action. None: the route is open to every caller, because its answer holds nothing
@@ -57,12 +57,12 @@ const ACTIONS: &[Row] = &[
     ("POST",   "/v1/stop",                            Some(Stop)),
 ];
 
-/// The action of a route; none: it is open to every caller.
+/// The action of a route; none: it is open to every caller, or there is no such route.
 pub(super) fn of(method: &Method, path: &str) -> Option<Action> {
     // A HEAD is a GET without the body.
     let method = if *method == Method::HEAD { &Method::GET } else { method };
     let row = ACTIONS.iter().find(|(verb, route, _)| *verb == method.as_str() && *route == path);
-    row.map_or(Some(Unlisted), |(_, _, action)| *action)
+    row.and_then(|(_, _, action)| *action)
 }
 
 #[cfg(test)]
@@ -95,8 +95,8 @@ mod tests {
     fn no_two_routes_are_one_action() {
         let actions: Vec<Action> = ACTIONS.iter().filter_map(|(.., action)| *action).collect();
         let distinct: HashSet<Action> = actions.iter().copied().collect();
-        assert_eq!((distinct.len(), distinct.contains(&Unlisted)), (actions.len(), false));
-        assert_eq!(actions.len() + 1, Action::ALL.len(), "an action that no route is");
+        assert_eq!(distinct.len(), actions.len());
+        assert_eq!(actions.len(), Action::ALL.len(), "an action that no route is");
     }
 
     #[test]
@@ -109,8 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_without_a_row_is_an_administrators() {
-        assert_eq!(of(&Method::PATCH, "/v1/functions/{name}"), Some(Unlisted));
+    fn a_head_is_the_action_of_its_get() {
         assert_eq!(of(&Method::HEAD, "/v1/functions"), Some(ListFunctions));
         assert_eq!(of(&Method::GET, "/healthz"), None);
     }

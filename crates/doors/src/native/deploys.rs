@@ -74,7 +74,6 @@ impl PutQuery {
     responses(
         (status = 201, description = "deployed, and current", body = FunctionDetail),
         (status = 400, description = "the name or the query is not valid", body = ErrorBody),
-        (status = 403, description = "it has secrets, and the caller is not authenticated", body = ErrorBody),
         (status = 408, description = "the bundle arrives too slowly", body = ErrorBody),
         (status = 413, description = "the bundle is too large", body = ErrorBody),
         (status = 415, description = "neither Python, ZIP nor tar", body = ErrorBody),
@@ -92,8 +91,6 @@ pub(super) async fn put(
 ) -> Result<Response, ApiError> {
     let (Parts { headers, .. }, body) = request.into_parts();
     let name = permit.function();
-    // Before the bundle is sent, which would be in vain.
-    app.deployer.check(&permit)?;
     let packing = packing(&headers, query.module.as_deref().unwrap_or(name.name()))?;
     let allowed = body::Allowed {
         bytes: app.settings.deploy_body.0,

@@ -46,7 +46,7 @@ pub(super) fn complete(api: &mut OpenApi) {
             refuses(operation, "400", "a name, the query or a header is not valid");
             if let Some(action) = action {
                 // OpenAPI 3.1 lets a bearer token's requirement name roles: a token has scopes.
-                let required = [action.need().scope.as_str()];
+                let required = [action.scope().as_str()];
                 operation.security = Some(vec![SecurityRequirement::new(TOKEN, required)]);
                 refuses(operation, "401", "there is no token, or it is not valid");
                 refuses(operation, "403", "the token does not allow this");

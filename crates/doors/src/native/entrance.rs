@@ -20,7 +20,7 @@ use super::{App, Door, actions, body, queries};
 use crate::door::connections::Visit;
 use function::Label;
 use function::MAX_NAME;
-use platform::access::{Action, Caller, Denied, Grant, Refusal, Remote, Requester, Secret};
+use platform::access::{Action, Caller, Denied, Grant, Refusal, Remote, Requester, Scope, Secret};
 use platform::audit::{self, UNANSWERED};
 
 /// Names the tenant whose functions an administrator means.
@@ -154,13 +154,12 @@ impl Entrance {
     /// Who asks, and whose functions are meant. What is refused here leaves no audit line: strangers could push out the lines
     /// of others (decision 11).
     fn requester(&self, request: &Request, action: Action) -> Result<Requester, Refused> {
-        let caller = self.caller(request)?;
-        action.check_known(&caller).map_err(Refused::NotKnown)?;
+        let caller = self.caller(request, action.scope())?;
         let tenant = meant(request.headers(), &caller).map_err(Refused::Tenant)?;
         Ok(Requester { caller, tenant })
     }
 
-    fn caller(&self, request: &Request) -> Result<Caller, Refused> {
+    fn caller(&self, request: &Request, scope: Scope) -> Result<Caller, Refused> {
         let peer = match self.door {
             Door::Unix => Some(self.peer(request)?),
             Door::Loopback | Door::Network => None,
@@ -175,13 +174,13 @@ impl Entrance {
         }
         match peer {
             Some(uid) => Ok(Caller::User { uid }),
-            None if self.is_open() => Ok(Caller::Anyone),
-            None => Err(Refused::NoToken),
+            None if self.is_open() && Caller::Anyone.may(scope) => Ok(Caller::Anyone),
+            None => Err(Refused::NoToken(scope)),
         }
     }
 
     fn is_open(&self) -> bool {
-        self.door == Door::Loopback && self.app.settings.tokens.lets_anyone_in(&self.app.tokens)
+        self.door == Door::Loopback && self.app.settings.tokens.lets_anyone_call(&self.app.tokens)
     }
 
     fn peer(&self, request: &Request) -> Result<u32, Refused> {
@@ -216,7 +215,6 @@ fn cut(name: &str) -> String {
 impl From<Denied> for ApiError {
     fn from(denied: Denied) -> Self {
         let (status, kind) = match &denied {
-            Denied::Unauthorized { .. } => (StatusCode::UNAUTHORIZED, "unauthorized"),
             Denied::WrongTenant { .. } => (StatusCode::FORBIDDEN, "wrong-tenant"),
             Denied::WrongScope { .. } => (StatusCode::FORBIDDEN, "wrong-scope"),
             Denied::WrongFunction { .. } => (StatusCode::FORBIDDEN, "wrong-function"),
@@ -228,27 +226,25 @@ impl From<Denied> for ApiError {
 /// Why a caller was not let in.
 #[derive(Debug)]
 enum Refused {
-    NoToken,
+    /// The token that is missing needs this scope.
+    NoToken(Scope),
     Unknown,
     Expired,
     Stranger(Option<u32>),
-    /// The door is open, and the action takes a caller who is known.
-    NotKnown(Denied),
     /// The tenant's name is none.
     Tenant(ApiError),
 }
 
 impl Refused {
     fn into_response(self) -> Response {
-        if !matches!(self, Self::NotKnown(_) | Self::Tenant(_)) {
+        if !matches!(self, Self::Tenant(_)) {
             metrics::counter!("lambswool_unauthorized_total").increment(1);
         }
         match self {
-            Self::NotKnown(denied) => unauthorized(&denied.to_string()),
             Self::Tenant(error) => error.into_response(),
-            Self::NoToken => unauthorized(
-                "a token is needed: send it as `Authorization: Bearer wool_…`, or give it to `wool` in WOOL_TOKEN or --token-file; make one on the worker's machine with `wool token create NAME --scope …`",
-            ),
+            Self::NoToken(scope) => unauthorized(&format!(
+                "a token with the scope {scope} is needed: make one on the worker's machine with `wool token create NAME --scope {scope}`, and send it as `Authorization: Bearer wool_…`, or give it to `wool` in WOOL_TOKEN or --token-file; the worker's Unix socket takes none: use `wool` without --url there, or `curl --unix-socket STATE/run/wool.sock`"
+            )),
             Self::Unknown => unauthorized(
                 "this is no token of this worker: it was mistyped, or removed; make one on the worker's machine with `wool token create NAME --scope …`",
             ),

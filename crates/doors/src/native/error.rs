@@ -195,9 +195,6 @@ impl From<&DeployError> for ApiError {
             DeployError::Make(MakeError::Machine { step, message }) => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, step, message.clone())
             }
-            DeployError::HasSecrets(_) => {
-                Self::new(StatusCode::FORBIDDEN, "has-secrets", error.to_string())
-            }
             DeployError::GivenUp => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", error.to_string())
             }

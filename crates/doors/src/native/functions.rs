@@ -188,7 +188,6 @@ pub(super) async fn get(
     params(("name" = String, Path, description = "the function's name")),
     responses(
         (status = 204, description = "it is gone"),
-        (status = 403, description = "it has secrets, and the caller is not authenticated", body = ErrorBody),
         (status = 404, description = "no such function", body = ErrorBody),
     ))]
 pub(super) async fn delete(

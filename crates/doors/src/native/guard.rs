@@ -1,6 +1,6 @@
 //! Keeps web pages out of a door that every browser on the machine can reach.
 //!
-//! Without tokens, a page from anywhere could have its visitor's browser call `http://127.0.0.1:8470/run/…`, and one
+//! While calls take no token, a page from anywhere could have its visitor's browser call `http://127.0.0.1:8470/run/…`, and one
 //! whose name is made to resolve to 127.0.0.1 could even read the answers. A browser says where a request comes from
 //! (`Origin`, `Sec-Fetch-Site`) and whom it believes to talk to (`Host`): both must be this machine.
 

@@ -104,7 +104,7 @@ struct Cut;
 async fn over(app: Arc<App>, permit: Permit<to::ReadLogs>, removal: Removal) -> Result<(), Cut> {
     tokio::select! {
         () = app.control.stopping() => Err(Cut),
-        () = permit.lapsed(&app.tokens, app.settings.tokens) => Err(Cut),
+        () = permit.lapsed(&app.tokens) => Err(Cut),
         () = removal.wait() => Ok(()),
     }
 }

@@ -1,7 +1,7 @@
 //! The HTTP API. What it offers is in `/openapi.json`, which is generated from this code.
 //!
 //! ```text
-//!   TCP, loopback ──► guard (no foreign web page) ──┐
+//!   TCP, loopback ──► guard (no foreign web page) ──┐    without a token: calls, until the first token is made
 //!   TCP, elsewhere: TLS and a token, always ────────┤
 //!   Unix socket ──────────── + POST /v1/stop ───────┴─► entrance (who asks for what?) ──► body ──► routes ──► platform
 //! ```
@@ -135,7 +135,7 @@ pub enum Door {
 #[derive(OpenApi)]
 #[openapi(info(
     title = "Lambswool",
-    description = "Runs Python functions on your own Linux machine. Served on a loopback address and on a Unix socket; every error is `{\"error\": {\"type\", \"message\"}}`. Once a token was made, TCP asks for one: `Authorization: Bearer wool_…`."
+    description = "Runs Python functions on your own Linux machine. Served on a loopback address and on a Unix socket; every error is `{\"error\": {\"type\", \"message\"}}`. Over TCP each request takes a token, `Authorization: Bearer wool_…`; calls on a loopback address take none until the first token is made. The socket takes none."
 ))]
 struct Described;
 

@@ -10,16 +10,6 @@ use function::WholeName;
 use super::Scope;
 use super::permit::Subject;
 
-/// What an action takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Need {
-    /// A caller with this scope.
-    pub scope: Scope,
-    /// The caller must be known, even while every user of the machine is let in without a token: what the action gives
-    /// lasts longer than the open door.
-    pub known: bool,
-}
-
 /// What a [`Permit`](super::Permit) is for.
 pub trait Purpose: Debug + Send + Sync + 'static {
     /// The same as a value.
@@ -28,16 +18,8 @@ pub trait Purpose: Debug + Send + Sync + 'static {
     type Subject: Subject;
 }
 
-const fn may(scope: Scope) -> Need {
-    Need { scope, known: false }
-}
-
-const fn known(scope: Scope) -> Need {
-    Need { scope, known: true }
-}
-
 macro_rules! actions {
-    ($($(#[doc = $doc:literal])+ $name:ident($subject:ty): $need:expr, $audited:expr;)+) => {
+    ($($(#[doc = $doc:literal])+ $name:ident($subject:ty): $scope:expr, $audited:expr;)+) => {
         /// One thing that a caller asks for.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Action {
@@ -48,11 +30,11 @@ macro_rules! actions {
             /// Every variant, in the order of declaration.
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
-            /// What the action takes.
+            /// The scope that its caller needs.
             #[must_use]
-            pub const fn need(self) -> Need {
+            pub const fn scope(self) -> Scope {
                 match self {
-                    $(Self::$name => $need,)+
+                    $(Self::$name => $scope,)+
                 }
             }
 
@@ -85,64 +67,61 @@ macro_rules! actions {
 
 actions! {
     /// Call a function.
-    Invoke(WholeName): may(Scope::Invoke), None;
+    Invoke(WholeName): Scope::Invoke, None;
 
     /// List the tenant's functions.
-    ListFunctions(()): may(Scope::Read), None;
+    ListFunctions(()): Scope::Read, None;
     /// Show a function with its history.
-    ShowFunction(WholeName): may(Scope::Read), None;
+    ShowFunction(WholeName): Scope::Read, None;
     /// Read what a function printed.
-    ReadLogs(WholeName): may(Scope::Read), None;
+    ReadLogs(WholeName): Scope::Read, None;
     /// Deploy a function.
-    Deploy(WholeName): may(Scope::Deploy), Some("deploy");
+    Deploy(WholeName): Scope::Deploy, Some("deploy");
     /// Make an earlier version of a function current again.
-    RollBack(WholeName): may(Scope::Deploy), Some("roll back");
+    RollBack(WholeName): Scope::Deploy, Some("roll back");
     /// Give a function's current version a number.
-    Publish(WholeName): may(Scope::Deploy), Some("publish version");
+    Publish(WholeName): Scope::Deploy, Some("publish version");
     /// Remove a published version.
-    Unpublish(WholeName): may(Scope::Deploy), Some("remove version");
+    Unpublish(WholeName): Scope::Deploy, Some("remove version");
     /// Point an alias at a published version.
-    SetAlias(WholeName): may(Scope::Deploy), Some("set alias");
+    SetAlias(WholeName): Scope::Deploy, Some("set alias");
     /// Remove an alias.
-    RemoveAlias(WholeName): may(Scope::Deploy), Some("remove alias");
+    RemoveAlias(WholeName): Scope::Deploy, Some("remove alias");
     /// Remove a function with its log and its secrets.
-    Remove(WholeName): may(Scope::Deploy), Some("remove");
+    Remove(WholeName): Scope::Deploy, Some("remove");
 
     // Code prints the secrets that it is given: a caller that may deploy a function can read them.
     /// List the names of a function's secrets.
-    ListSecrets(WholeName): known(Scope::Deploy), None;
+    ListSecrets(WholeName): Scope::Deploy, None;
     /// Set a secret of a function.
-    SetSecret(WholeName): known(Scope::Deploy), Some("set secret");
+    SetSecret(WholeName): Scope::Deploy, Some("set secret");
     /// Remove a secret of a function.
-    RemoveSecret(WholeName): known(Scope::Deploy), Some("remove secret");
+    RemoveSecret(WholeName): Scope::Deploy, Some("remove secret");
 
     /// Read the worker's metrics.
-    ReadMetrics(()): may(Scope::Read), None;
+    ReadMetrics(()): Scope::Read, None;
     /// Read the worker's status.
-    ReadStatus(()): may(Scope::Read), None;
+    ReadStatus(()): Scope::Read, None;
 
     // Packages and zygotes are of all tenants.
     /// List the zygotes.
-    ListZygotes(()): may(Scope::Admin), None;
+    ListZygotes(()): Scope::Admin, None;
     /// List the installed packages.
-    ListPackages(()): may(Scope::Admin), None;
+    ListPackages(()): Scope::Admin, None;
     /// Read every file of every package, and fetch again what is broken.
-    VerifyPackages(()): may(Scope::Admin), Some("verify packages");
+    VerifyPackages(()): Scope::Admin, Some("verify packages");
     /// Remove the packages that no function uses.
-    PrunePackages(()): may(Scope::Admin), Some("prune packages");
+    PrunePackages(()): Scope::Admin, Some("prune packages");
 
     /// List the tokens.
-    ListTokens(()): known(Scope::Admin), None;
+    ListTokens(()): Scope::Admin, None;
     /// Make a new token.
-    CreateToken(()): known(Scope::Admin), Some("create token");
+    CreateToken(()): Scope::Admin, Some("create token");
     /// Remove a token.
-    RemoveToken(()): known(Scope::Admin), Some("remove token");
+    RemoveToken(()): Scope::Admin, Some("remove token");
     /// Read the audit log.
-    ReadAudit(()): known(Scope::Admin), None;
+    ReadAudit(()): Scope::Admin, None;
 
     /// Stop the worker.
-    Stop(()): known(Scope::Admin), Some("stop");
-
-    /// What a door has no row for. Only an administrator learns that it is not there; no use case takes this permit.
-    Unlisted(()): may(Scope::Admin), None;
+    Stop(()): Scope::Admin, Some("stop");
 }

@@ -10,7 +10,7 @@ use super::{Scope, Token};
 /// Who a request comes from, once that is known.
 #[derive(Clone, Debug)]
 pub enum Caller {
-    /// Any user of this machine: no token was ever made, and a loopback address is listened on.
+    /// Any user of this machine, on a loopback address, while calls take no token.
     Anyone,
     /// The holder of this token.
     Token(Arc<Token>),
@@ -26,7 +26,8 @@ impl Caller {
     #[must_use]
     pub fn may(&self, scope: Scope) -> bool {
         match self {
-            Self::Anyone | Self::User { .. } => true,
+            Self::Anyone => scope == Scope::Invoke,
+            Self::User { .. } => true,
             Self::Token(token) => {
                 token.scopes.contains(&scope) || token.scopes.contains(&Scope::Admin)
             }
@@ -63,7 +64,7 @@ impl Caller {
 impl fmt::Display for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Anyone => f.write_str("anyone"),
+            Self::Anyone => f.write_str("a caller without a token"),
             Self::Token(token) => write!(f, "token {}", token.name),
             Self::User { uid } => write!(f, "uid {uid}"),
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   TCP ──┬─ Authorization: Bearer wool_… ──► Tokens::find ──► Caller::Token    its scopes, its functions, its tenant
-//!         ├─ none, and no token was ever made ───────────────► Caller::Anyone   on a loopback address only
+//!         ├─ none, a call on a loopback address, and calls take none ► Caller::Anyone
 //!         └─ none; or unknown, removed, expired ─────────────► 401
 //!   Unix ──── peer credentials ─┬─ ours, root's, the group's ► Caller::User     everything
 //!                               └─ anybody else's ───────────► 403, whatever the file's mode is
@@ -26,7 +26,7 @@ mod token_error;
 mod tokens;
 mod unprotected;
 
-pub use action::{Action, Need, Purpose, to};
+pub use action::{Action, Purpose, to};
 pub use caller::Caller;
 pub use issuer::Issuer;
 pub use patterns::{PatternError, Patterns};
@@ -40,23 +40,23 @@ pub use unprotected::Unprotected;
 
 use serde::{Deserialize, Serialize};
 
-/// When TCP asks for a token.
+/// When calls over TCP take a token. Everything else over TCP always takes one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Demand {
-    /// From the moment at which the first token is made; removing the last one does not open the door again.
+    /// From the moment at which the first token is made; removing the last one changes nothing.
     #[default]
     Auto,
-    /// Every caller on TCP needs a token.
+    /// Always.
     Required,
-    /// Never: every user of this machine may do everything. Only on a loopback address.
+    /// Never: every user of this machine may call every function. Only on a loopback address.
     Off,
 }
 
 impl Demand {
-    /// Whether a caller without a token is let in.
+    /// Whether calls on a loopback address take no token.
     #[must_use]
-    pub fn lets_anyone_in(self, tokens: &Tokens) -> bool {
+    pub fn lets_anyone_call(self, tokens: &Tokens) -> bool {
         match self {
             Self::Auto => !tokens.ever_made(),
             Self::Required => false,

@@ -18,12 +18,12 @@
 //! also have a few methods for the worker itself, such as `Deployer::stop` and `Logs::flush`: they act for no caller.
 
 use std::fmt::Debug;
-use std::time::SystemTime;
+use std::future::pending;
 
 use function::{FunctionName, Label, NameError, WholeName};
 use thiserror::Error;
 
-use super::{Action, Caller, Demand, Purpose, Scope, Tokens};
+use super::{Action, Caller, Purpose, Scope, Tokens};
 
 /// A caller, and the tenant whose functions the caller means.
 #[derive(Clone, Debug)]
@@ -37,14 +37,6 @@ pub struct Requester {
 /// Why a caller may not do something.
 #[derive(Clone, Debug, Error)]
 pub enum Denied {
-    /// The action takes a caller who is known.
-    #[error(
-        "this takes a token with the scope {scope}, or the worker's Unix socket: make a token with `wool token create NAME --scope {scope}`"
-    )]
-    Unauthorized {
-        /// What a token for it needs.
-        scope: Scope,
-    },
     /// The caller's token is for another tenant.
     #[error("{caller} is of the tenant {own}, and says nothing for {tenant}")]
     WrongTenant {
@@ -55,7 +47,7 @@ pub enum Denied {
         /// The tenant that was named.
         tenant: Label,
     },
-    /// The caller's token does not allow this.
+    /// The caller's token does not allow this, or there is none.
     #[error(
         "{caller} may not do this: it takes the scope {scope}; make a token that has it with `wool token create NAME --scope {scope}`"
     )]
@@ -155,21 +147,6 @@ impl Subject for WholeName {
     }
 }
 
-impl Action {
-    /// Refuses a caller who is not known, where the action takes one who is. It is the first part of
-    /// [`Requester::admit`]. A door calls it before it begins an audit line, so that such refusals leave none.
-    ///
-    /// # Errors
-    /// [`Denied::Unauthorized`].
-    pub fn check_known(self, caller: &Caller) -> Result<(), Denied> {
-        let need = self.need();
-        if caller.is_known() || !need.known {
-            return Ok(());
-        }
-        Err(Denied::Unauthorized { scope: need.scope })
-    }
-}
-
 impl Requester {
     /// The caller's own tenant, when another's functions are meant.
     #[must_use]
@@ -202,8 +179,7 @@ impl Requester {
 
     /// In this order: a caller of another tenant learns nothing of scopes, and one without the scope nothing of patterns.
     fn check(&self, action: Action, function: Option<&str>) -> Result<(), Denied> {
-        action.check_known(&self.caller)?;
-        let (caller, scope) = (&self.caller, action.need().scope);
+        let (caller, scope) = (&self.caller, action.scope());
         if let Some(own) = self.stranger_to() {
             let tenant = self.tenant.clone();
             return Err(Denied::WrongTenant { caller: caller.clone(), own, tenant });
@@ -256,15 +232,10 @@ impl<P: Purpose> Permit<P> {
         &self.requester.tenant
     }
 
-    /// Returns when the caller would not be let in any more: its token was removed or has expired, or tokens are asked for
-    /// by now.
-    pub async fn lapsed(&self, tokens: &Tokens, demand: Demand) {
-        let shut_out = |now: SystemTime| match self.caller() {
-            Caller::Token(token) => !tokens.is_good(token, now),
-            Caller::Anyone => !demand.lets_anyone_in(tokens),
-            Caller::User { .. } => false,
-        };
-        tokens.until(shut_out).await;
+    /// Returns when the caller's token was removed or has expired.
+    pub async fn lapsed(&self, tokens: &Tokens) {
+        let Caller::Token(token) = self.caller() else { return pending().await };
+        tokens.until(|now| !tokens.is_good(token, now)).await;
     }
 }
 
@@ -305,7 +276,6 @@ mod tests {
     fn word(asked: Result<Grant, Denied>) -> &'static str {
         match asked {
             Ok(_) => "granted",
-            Err(Denied::Unauthorized { .. }) => "unauthorized",
             Err(Denied::WrongTenant { .. }) => "tenant",
             Err(Denied::WrongScope { .. }) => "scope",
             Err(Denied::WrongFunction { .. }) => "function",
@@ -314,46 +284,45 @@ mod tests {
 
     /// Written out, not taken from the table that it checks: a changed row has to be changed here, too.
     #[rustfmt::skip]
-    const TABLE: &[(Action, Scope, bool, bool)] = &[
-        // action                 scope            known  about a function
-        (Action::Invoke,          Scope::Invoke,   false, true),
-        (Action::ListFunctions,   Scope::Read,     false, false),
-        (Action::ShowFunction,    Scope::Read,     false, true),
-        (Action::ReadLogs,        Scope::Read,     false, true),
-        (Action::Deploy,          Scope::Deploy,   false, true),
-        (Action::RollBack,        Scope::Deploy,   false, true),
-        (Action::Publish,         Scope::Deploy,   false, true),
-        (Action::Unpublish,       Scope::Deploy,   false, true),
-        (Action::SetAlias,        Scope::Deploy,   false, true),
-        (Action::RemoveAlias,     Scope::Deploy,   false, true),
-        (Action::Remove,          Scope::Deploy,   false, true),
-        (Action::ListSecrets,     Scope::Deploy,   true,  true),
-        (Action::SetSecret,       Scope::Deploy,   true,  true),
-        (Action::RemoveSecret,    Scope::Deploy,   true,  true),
-        (Action::ReadMetrics,     Scope::Read,     false, false),
-        (Action::ReadStatus,      Scope::Read,     false, false),
-        (Action::ListZygotes,     Scope::Admin,    false, false),
-        (Action::ListPackages,    Scope::Admin,    false, false),
-        (Action::VerifyPackages,  Scope::Admin,    false, false),
-        (Action::PrunePackages,   Scope::Admin,    false, false),
-        (Action::ListTokens,      Scope::Admin,    true,  false),
-        (Action::CreateToken,     Scope::Admin,    true,  false),
-        (Action::RemoveToken,     Scope::Admin,    true,  false),
-        (Action::ReadAudit,       Scope::Admin,    true,  false),
-        (Action::Stop,            Scope::Admin,    true,  false),
-        (Action::Unlisted,        Scope::Admin,    false, false),
+    const TABLE: &[(Action, Scope, bool)] = &[
+        // action                 scope            about a function
+        (Action::Invoke,          Scope::Invoke,   true),
+        (Action::ListFunctions,   Scope::Read,     false),
+        (Action::ShowFunction,    Scope::Read,     true),
+        (Action::ReadLogs,        Scope::Read,     true),
+        (Action::Deploy,          Scope::Deploy,   true),
+        (Action::RollBack,          Scope::Deploy,   true),
+        (Action::Publish,           Scope::Deploy,   true),
+        (Action::Unpublish,         Scope::Deploy,   true),
+        (Action::SetAlias,          Scope::Deploy,   true),
+        (Action::RemoveAlias,       Scope::Deploy,   true),
+        (Action::Remove,          Scope::Deploy,   true),
+        (Action::ListSecrets,     Scope::Deploy,   true),
+        (Action::SetSecret,       Scope::Deploy,   true),
+        (Action::RemoveSecret,    Scope::Deploy,   true),
+        (Action::ReadMetrics,     Scope::Read,     false),
+        (Action::ReadStatus,      Scope::Read,     false),
+        (Action::ListZygotes,     Scope::Admin,    false),
+        (Action::ListPackages,    Scope::Admin,    false),
+        (Action::VerifyPackages,  Scope::Admin,    false),
+        (Action::PrunePackages,   Scope::Admin,    false),
+        (Action::ListTokens,      Scope::Admin,    false),
+        (Action::CreateToken,     Scope::Admin,    false),
+        (Action::RemoveToken,     Scope::Admin,    false),
+        (Action::ReadAudit,       Scope::Admin,    false),
+        (Action::Stop,            Scope::Admin,    false),
     ];
 
     #[test]
     fn each_action_is_granted_to_the_callers_of_its_row_alone() {
         let actions: Vec<Action> = TABLE.iter().map(|(action, ..)| *action).collect();
         assert_eq!(actions, Action::ALL);
-        for (action, scope, known, about_function) in TABLE.iter().copied() {
+        for (action, scope, about_function) in TABLE.iter().copied() {
             let ask = |caller: Caller, tenant: &str, function: &str| {
                 let function = about_function.then(|| function.to_owned());
                 word(requester(caller, tenant).admit(action, function))
             };
-            let anyone = if known { "unauthorized" } else { "granted" };
+            let anyone = if action == Action::Invoke { "granted" } else { "scope" };
             assert_eq!(ask(Caller::Anyone, "acme", "f"), anyone, "{action:?}");
             assert_eq!(ask(Caller::User { uid: 7 }, "acme", "f"), "granted", "{action:?}");
             let administrator = || token("default", &[Scope::Admin], &[]);
@@ -396,7 +365,7 @@ mod tests {
         let anyone = requester(Caller::Anyone, "acme").admit(Action::CreateToken, None);
         assert_eq!(
             anyone.unwrap_err().to_string(),
-            "this takes a token with the scope admin, or the worker's Unix socket: make a token with `wool token create NAME --scope admin`"
+            "a caller without a token may not do this: it takes the scope admin; make a token that has it with `wool token create NAME --scope admin`"
         );
     }
 
@@ -424,12 +393,12 @@ mod tests {
         let tokens = requester(caller(), "acme").permit::<to::CreateToken>(&());
         assert!(matches!(tokens, Err(Denied::WrongScope { scope: Scope::Admin, .. })));
         let open = requester(Caller::Anyone, "acme").permit::<to::ReadAudit>(&());
-        assert!(matches!(open, Err(Denied::Unauthorized { .. })));
+        assert!(matches!(open, Err(Denied::WrongScope { scope: Scope::Admin, .. })));
     }
 
     #[test]
     fn what_changes_something_has_a_name_in_the_audit_log() {
-        let quiet = ["List", "Show", "Read", "Invoke", "Unlisted"];
+        let quiet = ["List", "Show", "Read", "Invoke"];
         for action in Action::ALL {
             let reads = quiet.iter().any(|word| format!("{action:?}").starts_with(word));
             assert_eq!(action.audited().is_none(), reads, "{action:?}");

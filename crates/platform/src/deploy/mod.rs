@@ -56,8 +56,7 @@ const AT_ONCE: u64 = 3;
 /// Between two looks for a moment without a deploy.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What is to be deployed, and who asks. Replacing a function that has secrets takes a caller who is known, and only what
-/// the caller may touch gives way.
+/// What is to be deployed, and who asks. Only what the caller may touch gives way.
 #[derive(Debug)]
 pub struct Order {
     name: WholeName,
@@ -125,11 +124,6 @@ pub enum DeployError {
     /// The version was made and could not be recorded.
     #[error(transparent)]
     Store(#[from] RegistryError),
-    /// Other code would be told its secrets, or they would be lost.
-    #[error(
-        "{0} has secrets, and nobody knows who asks: deploy or remove it through the worker's Unix socket, or with a token"
-    )]
-    HasSecrets(WholeName),
     /// The function is gone, and its secrets could not be removed.
     #[error(transparent)]
     Secrets(#[from] SecretError),
@@ -209,19 +203,6 @@ impl Deployer {
         }
     }
 
-    /// Refuses a deploy that [`Deployer::deploy`] would refuse for the function's secrets, before its bundle is sent. What
-    /// counts is whether the function has secrets in the end.
-    ///
-    /// # Errors
-    /// [`DeployError::HasSecrets`].
-    pub fn check(&self, permit: &Permit<to::Deploy>) -> Result<(), DeployError> {
-        let name = permit.function();
-        if permit.caller().is_known() || self.vault.list(name).is_empty() {
-            return Ok(());
-        }
-        Err(DeployError::HasSecrets(name.clone()))
-    }
-
     /// Deploys a bundle as a tenant's function. When the caller goes away before its version is made, it is given up; after
     /// that it goes on by itself. `gave_way` is told of each function that is gone for it, at once and though nothing may come of
     /// it; `ended` what came of it in any case.
@@ -265,7 +246,6 @@ impl Deployer {
         let patience = patience(self.index_timeout, given_up.clone());
         let most = self.quotas.functions(name.tenant());
         // Before all the work, and once more when it is recorded.
-        let known = by.is_known();
         let room = Room { registry, vault: Arc::clone(&vault), most, by };
         room.check(&name)?;
         let (gone, mut all_gone) = unbounded_channel();
@@ -307,10 +287,8 @@ impl Deployer {
                     drop(gone.send(function));
                 })
             };
-            // It may have been given a secret while it was being made; from here on neither it nor what gives way is.
-            let put =
-                if known { Some(vault.unchanged(put)) } else { vault.unless_held(&name, put) };
-            Ok::<_, DeployError>(put.ok_or(DeployError::HasSecrets(name))??)
+            // What gives way has no secret, and is given none meanwhile.
+            Ok::<_, DeployError>(vault.unchanged(put)?)
         });
         let put = work.await.unwrap_or(Err(DeployError::BrokeOff));
         // Whatever became of the deploy.
@@ -372,22 +350,16 @@ impl Deployer {
     /// task: dropped half-way, it leaves the log and the secrets behind.
     ///
     /// # Errors
-    /// When it must not be removed, or the registry could not be written; the function is then still there. When its
-    /// secrets could not be removed.
+    /// When the registry could not be written; the function is then still there. When its secrets could not be removed.
     pub async fn remove(&self, permit: &Permit<to::Remove>) -> Result<bool, DeployError> {
         let (registry, name) = (Arc::clone(&self.registry), permit.function().clone());
-        let (vault, usage) = (Arc::clone(&self.vault), Arc::clone(&self.usage));
-        let known = permit.caller().is_known();
+        let usage = Arc::clone(&self.usage);
         let work = tokio::task::spawn_blocking(move || {
-            // Once it is known that it may go; and before it does, so that its layers are in use all the while.
-            let remove = || {
-                let versions = registry.versions(&name);
-                versions.iter().for_each(|function| leave(&usage, function));
-                registry.remove(&name).map(|removed| removed.map(|_| versions))
-            };
-            let removed = if known { Some(remove()) } else { vault.unless_held(&name, remove) };
-            let removed = removed.ok_or_else(|| DeployError::HasSecrets(name.clone()))?;
-            Ok::<_, DeployError>(removed.map_err(RegistryError::from)?)
+            // Before it goes, so that its layers are in use all the while.
+            let versions = registry.versions(&name);
+            versions.iter().for_each(|function| leave(&usage, function));
+            let removed = registry.remove(&name).map_err(RegistryError::from)?;
+            Ok::<_, DeployError>(removed.map(|_| versions))
         });
         let removed = work.await.map_err(|_| DeployError::BrokeOff)??;
         let Some(versions) = removed else { return Ok(false) };

@@ -159,12 +159,6 @@ impl Vault {
         Ok(())
     }
 
-    /// Does work on a function only if it has no secrets; none: it has some. No secret can be set meanwhile.
-    pub(crate) fn unless_held<T>(&self, owner: &WholeName, work: impl FnOnce() -> T) -> Option<T> {
-        let _store = self.store();
-        self.of(owner).is_empty().then(work)
-    }
-
     /// Does work while no secret can be set or removed.
     pub(crate) fn unchanged<T>(&self, work: impl FnOnce() -> T) -> T {
         let _store = self.store();

@@ -15,8 +15,8 @@ Examples:
   wool token create shop --scope invoke --functions 'order-*' --expires 90d
   WOOL_TOKEN=wool_… wool --url http://127.0.0.1:8470 invoke hello
 
-Once there is a token, TCP asks for one. The state directory's Unix socket asks for none: it is for the worker's own
-user, root, and the members of the group `admin_group`.";
+Over TCP everything takes a token but calls on a loopback address, and from the first token on these do, too. The state
+directory's Unix socket takes none: it is for the worker's own user, root, and the members of the group `admin_group`.";
 
 /// The arguments of `wool token`.
 #[derive(Clone, Debug, Subcommand)]

@@ -45,8 +45,8 @@ settings! {
         tls_certificate: Option<PathBuf> = None, "\"/etc/lambswool/cert.pem\"";
         /// The certificate's private key, PEM.
         tls_key: Option<PathBuf> = None, "\"/etc/lambswool/key.pem\"";
-        /// When TCP asks for a token: `auto` (once the first token was made), `required` or `off`. The Unix socket asks for
-        /// none.
+        /// When calls on a loopback address take a token: `auto` (once the first token was made), `required` or `off`.
+        /// Everything else over TCP always takes one, and the Unix socket none.
         tokens: Demand = Demand::Auto, "\"auto\"";
         /// A group whose members may do everything through the Unix socket. The worker's own user and root may in any case.
         /// The members must be able to reach the state directory. Default: none.

@@ -19,7 +19,7 @@ pub(super) fn take_over(directory: &Path, audit: &Audit) -> Result<()> {
     let [administrators, others] = KEPT;
     let mut actions = Vec::new();
     read(directory, &Among::Administrators, administrators, &mut actions)?;
-    read(&directory.join("anyone"), &Among::Anyone, others, &mut actions)?;
+    read(&directory.join("anyone"), &Among::Administrators, others, &mut actions)?;
     for tenant in below(&directory.join("tenants"))? {
         let name = tenant.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if let Ok(label) = name.parse() {
@@ -28,7 +28,7 @@ pub(super) fn take_over(directory: &Path, audit: &Audit) -> Result<()> {
     }
     // They had one log together: each action says whose it was.
     let mut shared = Vec::new();
-    read(&directory.join("others"), &Among::Anyone, others, &mut shared)?;
+    read(&directory.join("others"), &Among::Administrators, others, &mut shared)?;
     actions.extend(shared.into_iter().map(|(among, action)| {
         let tenant = action.tenant.parse().map(Among::Tenant);
         (tenant.unwrap_or(among), action)
