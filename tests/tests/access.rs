@@ -103,28 +103,25 @@ fn beyond_this_machine_only_tls_and_tokens_are_served() {
     // A free port, so that the worker can be told which one.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let listen = format!("0.0.0.0:{port}");
-    let up = ["up", "--listen", &listen];
-    let words = site.wool(&up).failed(1);
-    assert!(
-        words.contains("wool tls self-signed") && words.contains("wool token create"),
-        "{words}"
-    );
+    let words = site.wool(&["up", "--listen", &listen]).failed(1);
+    assert!(words.contains("wool tls self-signed"), "{words}");
     let dir = site.own().join("tls");
     let dir = dir.to_str().unwrap();
     drop(site.wool(&["tls", "self-signed", "localhost", "127.0.0.1", "--dir", dir]).ok());
     let (certificate, key) = (format!("{dir}/cert.pem"), format!("{dir}/key.pem"));
-    let settings = [("WOOL_TLS_CERTIFICATE", certificate.as_str()), ("WOOL_TLS_KEY", &key)];
-    let mut without_token = site.command();
-    without_token.envs(settings).args(up);
-    let words = Said::from(without_token.output().unwrap()).failed(1);
-    assert!(words.contains("wool token create") && !words.contains("self-signed"), "{words}");
-    let token = site.wool(&["token", "create", "all", "--scope", "admin"]).ok();
-    let mut settings = settings.to_vec();
-    settings.push(("WOOL_LISTEN", &listen));
-    let worker = site.up_with(&settings);
+    let worker = site.up_with(&[
+        ("WOOL_TLS_CERTIFICATE", &certificate),
+        ("WOOL_TLS_KEY", &key),
+        ("WOOL_LISTEN", &listen),
+    ]);
     assert_eq!(worker.url(), format!("https://{listen}"));
     let site = worker.site();
     let url = format!("https://localhost:{port}");
+    // Also before there is a token.
+    let call = ["--url", &url, "--ca", &certificate, "invoke", "f", "1"];
+    let words = site.wool(&call).failed(1);
+    assert!(words.contains("wool token create NAME --scope invoke"), "{words}");
+    let token = site.wool(&["token", "create", "all", "--scope", "admin"]).ok();
     let ask = |ca: &[&str]| {
         let mut command = site.command();
         command

@@ -11,7 +11,7 @@
 //! What each [`Action`] takes is in one table (`action`). A use case does nothing without a [`Permit`], and only the check of
 //! that table makes one (`permit`).
 //!
-//! Losing the store of tokens opens nothing beyond this machine: a listener on another address does not start without a token.
+//! Losing the store of tokens opens nothing beyond this machine: on another address everything takes a token.
 
 mod action;
 mod caller;
@@ -24,7 +24,6 @@ mod scope;
 mod token;
 mod token_error;
 mod tokens;
-mod unprotected;
 
 pub use action::{Action, Purpose, to};
 pub use caller::Caller;
@@ -36,7 +35,6 @@ pub use scope::{Scope, ScopeError};
 pub use token::{Refusal, Secret, Token};
 pub use token_error::TokenError;
 pub use tokens::{NewToken, Tokens};
-pub use unprotected::Unprotected;
 
 use serde::{Deserialize, Serialize};
 

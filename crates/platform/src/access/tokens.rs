@@ -151,13 +151,6 @@ impl Tokens {
         self.known.read().unwrap_or_else(PoisonError::into_inner).ever
     }
 
-    /// Whether there is one that opens something now.
-    #[must_use]
-    pub fn any_good(&self, now: SystemTime) -> bool {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.by_id.values().any(|(_, token)| !token.expired(now))
-    }
-
     fn store(&self) -> MutexGuard<'_, Box<dyn store::Tokens>> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -227,7 +220,6 @@ mod tests {
         assert!(tokens.remove(&"b".parse().unwrap()).unwrap());
         assert!(!tokens.remove(&"b".parse().unwrap()).unwrap());
         assert_eq!(tokens.find(&lasting, before), Err(Refusal::Unknown));
-        assert!(tokens.any_good(before) && !tokens.any_good(after));
         assert!(tokens.remove(&"a".parse().unwrap()).unwrap());
         assert!(open(&store).ever_made(), "removing the last opens no door");
     }

@@ -16,6 +16,7 @@ mod settings;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use container::Isolation;
@@ -29,7 +30,6 @@ pub use declared::Setting;
 pub use internals::Internals;
 pub use listed::Listed;
 pub use page::{help, rows};
-use platform::access::{Demand, Unprotected};
 pub use settings::{BuildFromSource, Config};
 
 /// The table of [`Internals`].
@@ -68,9 +68,11 @@ pub enum ConfigError {
         "{0}: no such setting; `wool up --help` lists them, each is WOOL_ and its name in capitals"
     )]
     Variables(String),
-    /// The address is reachable from other machines, and nothing protects who uses it there.
-    #[error("{0}")]
-    Unprotected(Unprotected),
+    /// Other machines reach the address, and tokens would cross their networks in the clear.
+    #[error(
+        "refusing to listen on {0}, which other machines reach: it takes a certificate (make one with `wool tls self-signed`, or get one, and name it and its key in tls_certificate and tls_key); or listen on a loopback address, 127.0.0.1:{port}, with a tunnel or an authenticating proxy in front", port = .0.port()
+    )]
+    NoTls(SocketAddr),
     /// One of the two is missing.
     #[error("TLS takes a certificate and its key: name both files, tls_certificate and tls_key")]
     HalfOfTls,
@@ -205,10 +207,9 @@ impl Config {
         if config.tls_certificate.is_some() != config.tls_key.is_some() {
             return Err(ConfigError::HalfOfTls);
         }
-        // Whether there is a token is seen when the worker starts; without TLS it takes one in any case.
-        let tls = config.tls_certificate.is_some();
-        let asks = tls && config.tokens != Demand::Off;
-        Unprotected::check(config.listen, tls, asks).map_err(ConfigError::Unprotected)?;
+        if !config.listen.ip().is_loopback() && config.tls_certificate.is_none() {
+            return Err(ConfigError::NoTls(config.listen));
+        }
         if !config.internals.container_recipe.forks() && config.zygotes() != ZygotePolicy::None {
             return Err(ConfigError::NothingForks(config.internals.container_recipe));
         }

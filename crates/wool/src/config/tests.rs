@@ -75,14 +75,18 @@ fn this_machine_may_be_listened_on_by_its_name() {
 }
 
 #[test]
-fn an_address_that_others_can_reach_is_refused() {
-    let refused = combine("listen = '0.0.0.0:8470'", &[], &Flags::default()).unwrap_err();
-    assert!(matches!(refused, ConfigError::Unprotected(_)), "{refused}");
-    assert!(combine("listen = '[::1]:0'", &[], &Flags::default()).is_ok());
+fn an_address_that_others_can_reach_is_refused_without_tls() {
+    let listen = |text: &str| combine(&format!("listen = '{text}'"), &[], &Flags::default());
+    for other in ["0.0.0.0:1", "[::]:1", "192.168.1.5:1", "[::ffff:127.0.0.1]:1"] {
+        let refused = listen(other).unwrap_err();
+        assert!(matches!(refused, ConfigError::NoTls(_)), "{refused}");
+        assert!(refused.to_string().contains("wool tls self-signed"), "{refused}");
+    }
+    for loopback in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:0"] {
+        assert!(listen(loopback).is_ok(), "{loopback}");
+    }
     let tls = "listen = '0.0.0.0:8470'\ntls_certificate = 'c.pem'\ntls_key = 'k.pem'";
     assert!(combine(tls, &[], &Flags::default()).is_ok());
-    let off = combine(tls, &[("WOOL_TOKENS", "off")], &Flags::default()).unwrap_err();
-    assert!(off.to_string().contains("wool token create"), "{off}");
     let half = combine("tls_key = 'k.pem'", &[], &Flags::default()).unwrap_err();
     assert!(matches!(half, ConfigError::HalfOfTls));
 }

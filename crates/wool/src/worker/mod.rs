@@ -19,7 +19,7 @@ pub mod wiring;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use engine::{Engine, EngineConfig, Handler, ZygoteTree};
@@ -34,14 +34,14 @@ use tokio_util::task::AbortOnDropHandle;
 
 use self::assembly::{Access, Kept, UseCases};
 use self::capacity::{Doors, Means};
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
 use crate::state_directory::{Address, Hold, State};
 use crate::worker::learnt::Learnt;
 use crate::worker::wiring::{Parts, Warden};
 use doors::door::listen::{self, Behind};
 use doors::door::tls::{self, Certificates, Front};
 use doors::native::{self as api, App, Budgets, Door};
-use platform::access::{Admitted, Demand, Issuer, Peer, Remote, Tokens, Unprotected};
+use platform::access::{Admitted, Issuer, Peer, Remote};
 use platform::control::Control;
 use platform::deploy::Deployer;
 use platform::deploy::builder::BuildSandboxes;
@@ -87,7 +87,7 @@ impl Worker {
         let hold = state.hold()?;
         let descriptors = sys::descriptors::raise(0);
         let access = Access::open(&config, &state)?;
-        let listening = Listening::bind(config, &state, &access.tokens)?;
+        let listening = Listening::bind(config, &state)?;
         let Listening { config, url, tcp, unix, certificates, admitted } = listening;
         let metrics = recorder()?;
         // Later than the listeners: a taken port is the commonest failure, and an upgrade takes its time.
@@ -288,12 +288,9 @@ struct Listening {
 }
 
 impl Listening {
-    fn bind(config: Config, state: &State, tokens: &Tokens) -> Result<Self> {
+    fn bind(config: Config, state: &State) -> Result<Self> {
         let certificates =
             tls::certificates(config.tls_certificate.as_deref(), config.tls_key.as_deref())?;
-        let asks = config.tokens != Demand::Off && tokens.any_good(SystemTime::now());
-        Unprotected::check(config.listen, certificates.is_some(), asks)
-            .map_err(ConfigError::Unprotected)?;
         let tcp = listen::bind_tcp(config.listen)?;
         let scheme = if certificates.is_some() { "https" } else { "http" };
         let address = tcp.local_addr().context("cannot read the listener's address")?;
