@@ -52,7 +52,7 @@ pub struct Action {
     pub remote: String,
     /// Whose functions it was about.
     pub tenant: String,
-    /// What was done: `deploy`, `remove`, `create token` and others; `give way` of a function that was removed for another.
+    /// What was done: `deploy`, `remove`, `create token` and others.
     pub action: String,
     /// About which function.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,7 +60,7 @@ pub struct Action {
     /// The version that came of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// What else it was about: a token's name, a secret's, or the function that another gave way to.
+    /// What else it was about: a token's name, or a secret's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     /// How it ended: `ok`, the type of the error, `unanswered` (given up before it began), or `broke-off` (it may have been

@@ -19,8 +19,6 @@ const SCHEMA: u32 = 3;
 pub struct OldFunction {
     /// The tenant that deployed it.
     pub tenant: String,
-    /// Made by `wool run`.
-    pub hidden: bool,
     /// When a version was last made current.
     pub updated: SystemTime,
     /// The oldest first, but for the current one, which is the last.
@@ -42,7 +40,7 @@ pub struct OldVersion {
     pub lock: String,
 }
 
-/// Reads all functions of a registry.
+/// Reads all functions of a registry, but for those that `wool run` made.
 ///
 /// # Errors
 /// When it cannot be read, or another release wrote it.
@@ -57,7 +55,8 @@ pub fn read(path: &Path) -> Result<Vec<OldFunction>, StoreError> {
         let source = format!("its schema is {found}, and only {SCHEMA} can be taken over");
         return Err(StoreError::Row { row: STORE.to_owned(), source: source.into() });
     }
-    let sql = "SELECT tenant, name, current, updated, hidden FROM functions ORDER BY tenant, name";
+    let sql = "SELECT tenant, name, current, updated FROM functions WHERE NOT hidden
+               ORDER BY tenant, name";
     let mut functions = disk.prepare(sql).map_err(failed)?;
     let rows = functions.query_map([], |row| of_function(&disk, row)).map_err(failed)?;
     rows.collect::<Result<_, _>>().map_err(failed)
@@ -78,5 +77,5 @@ fn of_function(disk: &Connection, row: &Row<'_>) -> rusqlite::Result<OldFunction
         })
     });
     let versions = versions?.collect::<rusqlite::Result<_>>()?;
-    Ok(OldFunction { tenant, hidden: row.get(4)?, updated: from_millis(row.get(3)?), versions })
+    Ok(OldFunction { tenant, updated: from_millis(row.get(3)?), versions })
 }

@@ -15,7 +15,7 @@ use store::{
 
 use crate::database::{self, strange, unreadable, unwritable};
 
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     "CREATE TABLE versions (
          id       TEXT PRIMARY KEY,
          tenant   TEXT NOT NULL,
@@ -60,6 +60,10 @@ const MIGRATIONS: [&str; 2] = [
          description TEXT NOT NULL,
          PRIMARY KEY (tenant, name, alias)
      ) STRICT;",
+    // What `wool run` makes is kept in memory alone.
+    "DELETE FROM functions WHERE hidden;
+     DELETE FROM versions WHERE (tenant, name) NOT IN (SELECT tenant, name FROM functions);
+     ALTER TABLE functions DROP COLUMN hidden;",
 ];
 
 const STORE: &str = "the functions";
@@ -89,10 +93,10 @@ impl Functions for SqliteFunctions {
         add_version(&transaction, &function.current)?;
         let Version { id, record, .. } = &*function.current;
         let (tenant, name) = (&record.tenant, &record.name);
-        let sql = "INSERT INTO functions (tenant, name, current, updated, hidden)
-                   VALUES (?1, ?2, ?3, ?4, ?5)
-                   ON CONFLICT (tenant, name) DO UPDATE SET current = ?3, updated = ?4, hidden = ?5";
-        let row = params![tenant, name, id.0, to_millis(function.updated), function.hidden];
+        let sql = "INSERT INTO functions (tenant, name, current, updated)
+                   VALUES (?1, ?2, ?3, ?4)
+                   ON CONFLICT (tenant, name) DO UPDATE SET current = ?3, updated = ?4";
+        let row = params![tenant, name, id.0, to_millis(function.updated)];
         transaction.execute(sql, row).map_err(failed)?;
         let sql = "DELETE FROM versions WHERE tenant = ?1 AND name = ?2 AND id <> ?3
                    AND id NOT IN (SELECT version FROM published WHERE tenant = ?1 AND name = ?2)
@@ -122,7 +126,7 @@ impl Functions for SqliteFunctions {
 
     fn list(&self) -> Result<Vec<FunctionRow>, StoreError> {
         let failed = unreadable(STORE);
-        let sql = "SELECT v.id, v.created, v.record, v.warnings, f.updated, f.hidden
+        let sql = "SELECT v.id, v.created, v.record, v.warnings, f.updated
                    FROM functions f JOIN versions v ON v.id = f.current ORDER BY f.tenant, f.name";
         let mut statement = self.disk.prepare(sql).map_err(failed)?;
         let rows = statement.query_map([], |row| Ok(read_function(row))).map_err(failed)?;
@@ -284,7 +288,6 @@ fn read_function(row: &Row<'_>) -> Result<FunctionRow, StoreError> {
     Ok(FunctionRow {
         current: Arc::new(read_version(row)?),
         updated: from_millis(row.get(4).map_err(failed)?),
-        hidden: row.get(5).map_err(failed)?,
     })
 }
 
@@ -313,4 +316,36 @@ fn read_alias(row: &Row<'_>) -> Result<(WholeName, AliasRow), StoreError> {
         description: text(7)?,
     };
     Ok((name, alias))
+}
+
+#[cfg(test)]
+mod tests {
+    use function::{FunctionName, Label};
+
+    use super::*;
+
+    #[test]
+    fn what_wool_run_made_is_not_taken_over_from_the_first_schema() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("functions.sqlite");
+        let disk = Connection::open(&path).unwrap();
+        disk.execute_batch(MIGRATIONS[0]).unwrap();
+        for (name, hidden) in [("f", false), ("run-1", true)] {
+            let sql = "INSERT INTO versions VALUES (?1, 'default', ?1, 1, '{}', '[]')";
+            disk.execute(sql, params![name]).unwrap();
+            let sql = "INSERT INTO functions VALUES ('default', ?1, ?1, 1, ?2)";
+            disk.execute(sql, params![name, hidden]).unwrap();
+        }
+        disk.pragma_update(None, "user_version", 1).unwrap();
+        drop(disk);
+        let functions = SqliteFunctions::open(&path).unwrap();
+        let versions = |name: &str| {
+            let name: FunctionName = name.parse().unwrap();
+            functions.history(&WholeName::new(&Label::default_tenant(), &name)).unwrap().len()
+        };
+        assert_eq!((versions("f"), versions("run-1")), (1, 0));
+        let count = |row: &Row<'_>| row.get::<_, u32>(0);
+        let left = functions.disk.query_row("SELECT count(*) FROM functions", [], count);
+        assert_eq!(left, Ok(1));
+    }
 }

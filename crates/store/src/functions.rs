@@ -31,9 +31,6 @@ pub struct Version {
 pub struct FunctionRow {
     /// The current version.
     pub current: Arc<Version>,
-    /// Made by `wool run`: not listed unless asked for, and removed when the worker starts again or
-    /// when its tenant has no more room.
-    pub hidden: bool,
     /// When a version was last made current, to the millisecond.
     pub updated: SystemTime,
 }

@@ -161,7 +161,7 @@ impl Functions for Memory {
         let kept_on = |id: &VersionId| *id == current.id || published.contains(id);
         versions.retain(|version| kept_on(&version.id) || !oldest.contains(&version.id));
         let updated = truncate(function.updated);
-        let row = FunctionRow { current: Arc::new(kept), hidden: function.hidden, updated };
+        let row = FunctionRow { current: Arc::new(kept), updated };
         content.functions.insert(name, row);
         Ok(())
     }

@@ -11,9 +11,6 @@ use axum::response::Response;
 use super::error::{ApiError, ErrorType};
 use platform::audit::{self, Action, Among, Audit, BROKE_OFF, UNANSWERED};
 
-/// The action's name in the audit log where a function is removed to make room for another.
-const GIVE_WAY: &str = "give way";
-
 /// An action under way. Dropping the last handle of it writes its line.
 #[derive(Debug)]
 pub(super) struct Act {
@@ -35,20 +32,6 @@ impl Act {
     /// Names what it is about, beside a function.
     pub(super) fn about(&self, subject: &str) {
         self.line().subject = Some(subject.to_owned());
-    }
-
-    /// Writes a line of its own for a function that gives way to the one that this is about.
-    pub(super) fn gave_way(&self, function: &str, version: &str, to: &str) {
-        let line = Action {
-            time: audit::now(),
-            action: GIVE_WAY.to_owned(),
-            function: Some(function.to_owned()),
-            version: Some(version.to_owned()),
-            subject: Some(to.to_owned()),
-            result: "ok".to_owned(),
-            ..self.line().clone()
-        };
-        self.audit.write(&self.among, &line);
     }
 
     /// From now on something may have been changed.

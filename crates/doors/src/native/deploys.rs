@@ -39,8 +39,8 @@ const NDJSON: &str = "application/x-ndjson";
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct PutQuery {
-    /// Leave it out of lists, and remove it when the worker starts again, or when another function needs its room. Those that
-    /// were deployed first go first, and none that is being called, has secrets, or is not for the token.
+    /// Leave it out of lists and keep it in memory alone: it is gone when the worker ends, and when the tenant uses 32 others
+    /// such. One that was deployed without this stays as it is.
     #[serde(default)]
     hidden: bool,
     /// Let no later call use an instance from before, even if the same version is deployed again.
@@ -129,10 +129,6 @@ pub(super) async fn deploy(
     act: Arc<Act>,
 ) -> Result<FunctionDetail, ApiError> {
     act.begun();
-    let (gave_way, to) = (Arc::clone(&act), order.name().name().to_owned());
-    let gave_way = move |function: &Function| {
-        gave_way.gave_way(function.name(), &function.current().id.0, &to);
-    };
     let ended = move |deployed: &Result<Arc<Function>, DeployError>| match deployed {
         Ok(function) => {
             act.made(&function.current().id.0);
@@ -140,7 +136,7 @@ pub(super) async fn deploy(
         }
         Err(error) => act.ended(&ApiError::from(error).detail().r#type),
     };
-    let function = app.deployer.deploy(order, Arc::new(progress), gave_way, ended).await?;
+    let function = app.deployer.deploy(order, Arc::new(progress), ended).await?;
     detail(&app, function).await
 }
 

@@ -5,8 +5,7 @@
 //!              (its files kept)    id = its hash     (layers on disk)         (durable)         (zygote, off the path)
 //! ```
 //!
-//! Whatever fails before `put` leaves the current version as it was; functions that `wool run` made may have given way to it
-//! (`room`). What follows `put` cannot undo it: a zygote that does not come up costs the first call time, not its success.
+//! Whatever fails before `put` leaves the current version as it was. What follows `put` cannot undo it: a zygote that does not come up costs the first call time, not its success.
 
 pub mod builder;
 pub mod guest;
@@ -16,12 +15,9 @@ pub(crate) mod precedence;
 pub mod progress;
 mod remake;
 mod rollback;
-pub(crate) mod room;
-pub(crate) mod temporary;
 pub mod workshop;
 
 pub use rollback::{Earlier, RollBackError};
-pub use temporary::forget_hidden;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -32,16 +28,14 @@ use sandbox::Network;
 use store::Version;
 use store::millis::truncate;
 use thiserror::Error;
-use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::access::{Caller, Permit, to};
+use crate::access::{Permit, to};
 use crate::deploy::progress::Progress;
 use crate::deploy::remake::UnderWay;
-use crate::deploy::room::Room;
 use crate::deploy::workshop::{Admitted, Bundle, MakeError, Workshop};
-use crate::functions::{Function, Registry, RegistryError};
+use crate::functions::{Function, Put, Registry, RegistryError};
 use crate::limits::quotas::Quotas;
 use crate::limits::shares::{Share, Shares};
 use crate::logs::Logs;
@@ -56,13 +50,12 @@ const AT_ONCE: u64 = 3;
 /// Between two looks for a moment without a deploy.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What is to be deployed, and who asks. Only what the caller may touch gives way.
+/// What is to be deployed: made from a permit.
 #[derive(Debug)]
 pub struct Order {
     name: WholeName,
-    by: Caller,
     source: Source,
-    hidden: bool,
+    temporary: bool,
     fresh: bool,
 }
 
@@ -76,24 +69,19 @@ enum Source {
 }
 
 impl Order {
-    /// To deploy a bundle. `hidden`: lists leave the function out. `fresh`: no call finds an instance that is there already.
+    /// To deploy a bundle. `temporary`: lists leave the function out, and it is in memory alone. `fresh`: no call finds an
+    /// instance that is there already.
     #[must_use]
-    pub fn new(permit: &Permit<to::Deploy>, bundle: Bundle, hidden: bool, fresh: bool) -> Self {
-        let (name, by) = (permit.function().clone(), permit.caller().clone());
-        Self { name, by, source: Source::Bundle(bundle), hidden, fresh }
+    pub fn new(permit: &Permit<to::Deploy>, bundle: Bundle, temporary: bool, fresh: bool) -> Self {
+        let (name, source) = (permit.function().clone(), Source::Bundle(bundle));
+        Self { name, source, temporary, fresh }
     }
 
     /// To make a version current again: one that [`Deployer::earlier`] found.
     #[must_use]
     pub fn roll_back(permit: &Permit<to::RollBack>, version: Version) -> Self {
-        let (name, by) = (permit.function().clone(), permit.caller().clone());
-        Self { name, by, source: Source::Version(Box::new(version)), hidden: false, fresh: false }
-    }
-
-    /// The function.
-    #[must_use]
-    pub fn name(&self) -> &WholeName {
-        &self.name
+        let (name, source) = (permit.function().clone(), Source::Version(Box::new(version)));
+        Self { name, source, temporary: false, fresh: false }
     }
 }
 
@@ -171,7 +159,7 @@ impl Deployer {
         Self { index_timeout, ..self }
     }
 
-    /// The same, which removes the logs of what has to give way to others.
+    /// The same, which removes the logs of functions that are gone.
     #[must_use]
     pub fn tidying(self, logs: Arc<Logs>) -> Self {
         Self { logs: Some(logs), ..self }
@@ -204,8 +192,7 @@ impl Deployer {
     }
 
     /// Deploys a bundle as a tenant's function. When the caller goes away before its version is made, it is given up; after
-    /// that it goes on by itself. `gave_way` is told of each function that is gone for it, at once and though nothing may come of
-    /// it; `ended` what came of it in any case.
+    /// that it goes on by itself. `ended` is told what came of it in any case.
     ///
     /// # Errors
     /// When nothing was deployed.
@@ -213,14 +200,13 @@ impl Deployer {
         self: &Arc<Self>,
         order: Order,
         progress: Arc<dyn Progress + Send + Sync>,
-        gave_way: impl Fn(&Function) + Send + 'static,
         ended: impl FnOnce(&Result<Arc<Function>, DeployError>) + Send + 'static,
     ) -> Result<Arc<Function>, DeployError> {
         let (this, given_up) = (Arc::clone(self), self.stop.child_token());
         let _caller = given_up.clone().drop_guard();
         // A task of its own: a client that hangs up half-way must not leave a version recorded and not prepared.
         let work = tokio::spawn(async move {
-            let deployed = this.run(order, given_up, progress, gave_way).await;
+            let deployed = this.run(order, given_up, progress).await;
             ended(&deployed);
             deployed
         });
@@ -232,23 +218,21 @@ impl Deployer {
         order: Order,
         given_up: CancellationToken,
         progress: Arc<dyn Progress + Send + Sync>,
-        gave_way: impl Fn(&Function) + Send + 'static,
     ) -> Result<Arc<Function>, DeployError> {
-        let Order { name, by, source, hidden, fresh } = order;
+        let Order { name, source, temporary, fresh } = order;
         let turn = given_up.run_until_cancelled(self.turns.take(name.tenant(), 1)).await;
         let turn = turn.ok_or(DeployError::GivenUp)?;
         fault::point("install_cache").await;
         let (workshop, registry) = (Arc::clone(&self.workshop), Arc::clone(&self.registry));
         let networks = Arc::clone(&self.networks);
-        let (vault, engine, usage) =
-            (Arc::clone(&self.vault), Arc::clone(&self.engine), Arc::clone(&self.usage));
+        let (engine, usage) = (Arc::clone(&self.engine), Arc::clone(&self.usage));
         let heard = Arc::clone(&progress);
         let patience = patience(self.index_timeout, given_up.clone());
         let most = self.quotas.functions(name.tenant());
         // Before all the work, and once more when it is recorded.
-        let room = Room { registry, vault: Arc::clone(&vault), most, by };
-        room.check(&name)?;
-        let (gone, mut all_gone) = unbounded_channel();
+        if !temporary {
+            registry.check_room(&name, most)?;
+        }
         let work = tokio::task::spawn_blocking(move || {
             let admitted = match source {
                 Source::Bundle(bundle) => workshop.admit(&name, bundle, &patience, &*heard),
@@ -280,22 +264,14 @@ impl Deployer {
                 message: refused.to_string(),
             })?;
             let version = Version { id: handler.id.clone(), record, created: now(), warnings };
-            let put = || {
-                room.put(version, handler, hidden, |function| {
-                    leave(&usage, &function);
-                    gave_way(&function);
-                    drop(gone.send(function));
-                })
-            };
-            // What gives way has no secret, and is given none meanwhile.
-            Ok::<_, DeployError>(vault.unchanged(put)?)
+            let put = registry.put(version, handler, temporary, most)?;
+            put.gone.iter().for_each(|function| leave(&usage, function));
+            Ok::<_, DeployError>(put)
         });
-        let put = work.await.unwrap_or(Err(DeployError::BrokeOff));
-        // Whatever became of the deploy.
-        while let Ok(function) = all_gone.try_recv() {
-            self.clear_up_after(&function).await;
+        let Put { function, before, gone } = work.await.unwrap_or(Err(DeployError::BrokeOff))?;
+        for function in &gone {
+            self.clear_up_after(function).await;
         }
-        let (function, before) = put?;
         if let Some(old) = &before {
             leave(&self.usage, old);
         }
@@ -331,11 +307,11 @@ impl Deployer {
         Ok(function)
     }
 
-    /// What is left of a function that gave way to another.
+    /// What is left of a temporary function that is gone.
     async fn clear_up_after(&self, function: &Function) {
         self.engine.forget(&function.current().id).await;
         self.remove_log(function.whole_name()).await;
-        tracing::info!(function = %function.whole_name(), "gave way to another function");
+        tracing::info!(function = %function.whole_name(), "a temporary function made room for another");
     }
 
     /// Removes the log of a function that is gone.

@@ -1,6 +1,7 @@
 //! A function in memory: its current version, its published ones, and its aliases.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
@@ -31,12 +32,31 @@ pub(super) struct Known {
     earlier: Vec<Weak<Handler>>,
     releases: BTreeMap<u32, Release>,
     aliases: BTreeMap<AliasName, AliasRow>,
+    /// When a temporary function was last used, by the registry's count of uses.
+    used: AtomicU64,
 }
 
 impl Known {
-    pub(super) fn new(function: Arc<Function>) -> Self {
+    pub(super) fn new(function: Arc<Function>, used: u64) -> Self {
         let (releases, aliases) = (BTreeMap::new(), BTreeMap::new());
-        Self { function, earlier: Vec::new(), releases, aliases }
+        Self { function, earlier: Vec::new(), releases, aliases, used: used.into() }
+    }
+
+    pub(super) fn is_temporary(&self) -> bool {
+        self.function.temporary
+    }
+
+    pub(super) fn is_called(&self) -> bool {
+        self.function.is_called()
+    }
+
+    /// When it was last used, if it is temporary.
+    pub(super) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_used(&self, used: u64) {
+        self.used.store(used, Ordering::Relaxed);
     }
 
     /// The function at its current version.
@@ -81,8 +101,9 @@ impl Known {
         handler: Option<Arc<Handler>>,
     ) -> Release {
         let PublishedVersion { number, version, published, description } = version;
-        let stored = FunctionRow { current: version, hidden: false, updated: published };
-        let function = Arc::new(Function { stored, handler, number: Some(number) });
+        let stored = FunctionRow { current: version, updated: published };
+        let function =
+            Arc::new(Function { stored, temporary: false, handler, number: Some(number) });
         let release = Release { function, number, published, description };
         self.releases.insert(number, release.clone());
         release
@@ -172,13 +193,10 @@ mod tests {
 
     /// With version 3 current, 1 published as number 1 and 2 as number 2.
     fn known() -> Known {
-        let row = |number| FunctionRow {
-            current: version(number),
-            hidden: false,
-            updated: SystemTime::UNIX_EPOCH,
-        };
-        let current = Function { stored: row(3), handler: None, number: None };
-        let mut known = Known::new(Arc::new(current));
+        let row =
+            |number| FunctionRow { current: version(number), updated: SystemTime::UNIX_EPOCH };
+        let current = Function { stored: row(3), temporary: false, handler: None, number: None };
+        let mut known = Known::new(Arc::new(current), 0);
         for number in [1, 2] {
             let (published, description) = (SystemTime::UNIX_EPOCH, String::new());
             let version = version(number.into());

@@ -8,6 +8,9 @@
 //! Versions are immutable and named by what they are made of; a deploy adds one, or finds it there, and makes it
 //! current. The disk comes first: what `put` returned for survives `kill -9` of the worker and loss of power.
 //!
+//! Temporary functions, those that `wool run` made, are in memory alone: a tenant has at most [`MAX_TEMPORARY`], and the one
+//! that was used longest ago makes room for another. The next run of its file deploys it again, in milliseconds.
+//!
 //! What is stored is portable: records, and the files of bundles ([`Bundles`]). How this machine runs a version, its
 //! [`Handler`], is made from them and only remembered ([`Handlers`]).
 //!
@@ -20,6 +23,7 @@ mod releases;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use engine::Handler;
@@ -39,8 +43,10 @@ use known::Known;
 /// A function at one of its versions, the current one where nothing else is said, and how this machine runs that.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
-    /// What is stored of it.
+    /// What is stored of it, unless it is temporary.
     pub stored: FunctionRow,
+    /// Made by `wool run`: left out of lists, and in memory alone.
+    pub temporary: bool,
     /// How this machine runs the version; none until that was made here.
     pub handler: Option<Arc<Handler>>,
     /// The version's number, of a function that was found by a number or an alias.
@@ -73,8 +79,7 @@ impl Function {
     }
 
     /// Whether a call holds its version.
-    #[must_use]
-    pub fn is_called(&self) -> bool {
+    fn is_called(&self) -> bool {
         self.handler.as_ref().is_some_and(|handler| Arc::strong_count(handler) > 1)
     }
 
@@ -83,6 +88,17 @@ impl Function {
     pub fn is_of(&self, tenant: &Label) -> bool {
         self.current().record.tenant == tenant.as_str()
     }
+}
+
+/// A version that was made current, and what that changed.
+#[derive(Debug)]
+pub struct Put {
+    /// The function as it stands.
+    pub function: Arc<Function>,
+    /// The function as it was before.
+    pub before: Option<Arc<Function>>,
+    /// Temporary functions that are gone for it.
+    pub gone: Vec<Arc<Function>>,
 }
 
 /// What became of a handler that was made.
@@ -115,12 +131,6 @@ pub enum RegistryError {
     BrokeOff,
 }
 
-impl RegistryError {
-    pub(crate) fn full(name: &WholeName, most: usize) -> Self {
-        Self::Full { tenant: name.tenant().to_owned(), most }
-    }
-}
-
 /// The functions of a worker: a store, and all current and published versions in memory.
 #[derive(Debug)]
 pub struct Registry {
@@ -129,7 +139,12 @@ pub struct Registry {
     store: Mutex<Box<dyn Functions>>,
     bundles: Arc<dyn Bundles>,
     handlers: Handlers,
+    /// Counts the uses of temporary functions: a clock for [`Known::used`].
+    uses: AtomicU64,
 }
+
+/// Temporary functions of one tenant; there may be more only while all of them are being called.
+pub const MAX_TEMPORARY: usize = 32;
 
 impl Registry {
     /// Reads all functions of a store. Their files are in `bundles`; how this machine runs them is in `handlers`.
@@ -144,8 +159,8 @@ impl Registry {
         let mut functions = BTreeMap::new();
         for stored in store.list()? {
             let handler = handlers.read(&stored.current.id).map(Arc::new);
-            let function = Function { stored, handler, number: None };
-            functions.insert(function.whole_name(), Known::new(Arc::new(function)));
+            let function = Function { stored, temporary: false, handler, number: None };
+            functions.insert(function.whole_name(), Known::new(Arc::new(function), 0));
         }
         for published in store.published()? {
             if let Some(known) = functions.get_mut(&published.version.record.whole_name()) {
@@ -163,7 +178,7 @@ impl Registry {
             }
         }
         let functions = RwLock::new(functions);
-        Ok(Self { functions, store: Mutex::new(store), bundles, handlers })
+        Ok(Self { functions, store: Mutex::new(store), bundles, handlers, uses: AtomicU64::new(1) })
     }
 
     fn store(&self) -> MutexGuard<'_, Box<dyn Functions>> {
@@ -203,8 +218,11 @@ impl Registry {
     /// # Errors
     /// When the store or a directory cannot be read, or a file not be removed.
     pub fn tidy(&self) -> Result<(), StoreError> {
-        let bundles = self.store().bundles()?;
-        let ids = self.all().iter().map(|function| function.current().id.clone()).collect();
+        let mut bundles = self.store().bundles()?;
+        let functions = self.all();
+        let ids = functions.iter().map(|function| function.current().id.clone()).collect();
+        // Those of temporary functions are in no store.
+        bundles.extend(functions.iter().map(|function| function.current().record.bundle.clone()));
         self.handlers.retain(&ids);
         self.bundles.retain(&bundles)
     }
@@ -233,14 +251,22 @@ impl Registry {
         draw: impl FnOnce() -> f64,
     ) -> Option<Arc<Function>> {
         let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
-        functions.get(name)?.resolve(qualifier, draw)
+        self.used(functions.get(name)?).resolve(qualifier, draw)
+    }
+
+    /// Notes that a function is used, if it is temporary.
+    fn used<'a>(&self, known: &'a Known) -> &'a Known {
+        if known.is_temporary() {
+            known.set_used(self.uses.fetch_add(1, Ordering::Relaxed));
+        }
+        known
     }
 
     /// Finds a function at its current version.
     #[must_use]
     pub fn get(&self, name: &WholeName) -> Option<Arc<Function>> {
         let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
-        functions.get(name).map(Known::current)
+        functions.get(name).map(|known| self.used(known).current())
     }
 
     /// A function at its current version and at each published one; empty when it is not there.
@@ -264,21 +290,22 @@ impl Registry {
         functions.values().map(Known::current).collect()
     }
 
-    /// Whether a tenant that may have `most` functions may have this one.
+    /// Whether a tenant that may have `most` functions, temporary ones aside, may have this one.
     ///
     /// # Errors
     /// When it is not there, and as many others are.
     pub fn check_room(&self, name: &WholeName, most: usize) -> Result<(), RegistryError> {
         let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
-        let of_tenant = |one: &&WholeName| one.tenant() == name.tenant();
-        if functions.contains_key(name) || functions.keys().filter(of_tenant).count() < most {
+        let stored = functions.iter().filter(|(_, known)| !known.is_temporary());
+        let mut of_tenant = stored.map(|(one, _)| one).filter(|one| one.tenant() == name.tenant());
+        if of_tenant.clone().count() < most || of_tenant.any(|one| one == name) {
             return Ok(());
         }
-        Err(RegistryError::full(name, most))
+        Err(RegistryError::Full { tenant: name.tenant().to_owned(), most })
     }
 
-    /// Makes a version current of a tenant that may have `most` functions; returns the function as it stands and what was
-    /// current before. Waits for the disk.
+    /// Makes a version current of a tenant that may have `most` functions. A stored function stays stored. Waits for the disk
+    /// unless the function is temporary.
     ///
     /// # Errors
     /// When the tenant has no room, or the store refused; nothing has changed then.
@@ -286,33 +313,33 @@ impl Registry {
         &self,
         version: impl Into<Arc<Version>>,
         handler: Arc<Handler>,
-        hidden: bool,
+        temporary: bool,
         most: usize,
-    ) -> Result<(Arc<Function>, Option<Arc<Function>>), RegistryError> {
+    ) -> Result<Put, RegistryError> {
         let current = version.into();
         let updated = current.created;
-        let stored = FunctionRow { current, hidden, updated };
-        let mut function = Function { stored, handler: Some(handler), number: None };
+        let stored = FunctionRow { current, updated };
+        let name = stored.current.record.whole_name();
         let mut store = self.store();
-        let name = function.whole_name();
-        self.check_room(&name, most)?;
-        if let Some(known) = self.get(&name) {
-            function.stored.hidden = hidden && known.stored.hidden;
+        let temporary = temporary && self.get(&name).is_none_or(|before| before.temporary);
+        if !temporary {
+            self.check_room(&name, most)?;
+            self.handlers.write(&handler);
+            store.put(&stored)?;
         }
-        if let Some(handler) = &function.handler {
-            self.handlers.write(handler);
-        }
-        store.put(&function.stored)?;
-        let function = Arc::new(function);
+        let function =
+            Arc::new(Function { stored, temporary, handler: Some(handler), number: None });
         let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
+        let gone = if temporary { make_room(&mut functions, &name) } else { Vec::new() };
+        let used = self.uses.fetch_add(1, Ordering::Relaxed);
         let before = match functions.entry(name) {
             Entry::Occupied(mut known) => Some(known.get_mut().advance(Arc::clone(&function))),
             Entry::Vacant(place) => {
-                place.insert(Known::new(Arc::clone(&function)));
+                place.insert(Known::new(Arc::clone(&function), used));
                 None
             }
         };
-        Ok((function, before))
+        Ok(Put { function, before, gone })
     }
 
     /// Removes a function; returns what it was. Waits for the disk.
@@ -320,24 +347,11 @@ impl Registry {
     /// # Errors
     /// When the store refused; nothing has changed then.
     pub fn remove(&self, name: &WholeName) -> Result<Option<Arc<Function>>, StoreError> {
-        self.remove_if(name, |_| true)
-    }
-
-    /// Removes a function if `holds` says so; returns what it was. Meanwhile no other version can take its place and no
-    /// other caller can remove it; a call may still come, and keeps the handler that it found. Waits for the disk.
-    ///
-    /// # Errors
-    /// When the store refused; nothing has changed then.
-    pub fn remove_if(
-        &self,
-        name: &WholeName,
-        holds: impl FnOnce(&Arc<Function>) -> bool,
-    ) -> Result<Option<Arc<Function>>, StoreError> {
         let mut store = self.store();
-        if !self.get(name).is_some_and(|function| holds(&function)) {
-            return Ok(None);
+        let Some(function) = self.get(name) else { return Ok(None) };
+        if !function.temporary {
+            store.remove(name)?;
         }
-        store.remove(name)?;
         let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
         Ok(functions.remove(name).map(|known| known.current()))
     }
@@ -359,6 +373,29 @@ impl Registry {
     }
 }
 
+/// Removes the temporary functions that are too many once there is one of this name: first the one that was used longest ago,
+/// and none that is being called. A call may still come meanwhile, and keeps the handler that it found.
+fn make_room(functions: &mut BTreeMap<WholeName, Known>, coming: &WholeName) -> Vec<Arc<Function>> {
+    let others: Vec<_> = functions
+        .iter()
+        .filter(|(name, known)| {
+            known.is_temporary() && name.tenant() == coming.tenant() && *name != coming
+        })
+        .collect();
+    let surplus = (others.len() + 1).saturating_sub(MAX_TEMPORARY);
+    let mut idle: Vec<_> = others
+        .into_iter()
+        .filter(|(_, known)| !known.is_called())
+        .map(|(name, known)| (known.used(), name.clone()))
+        .collect();
+    idle.sort();
+    idle.truncate(surplus);
+    idle.iter()
+        .filter_map(|(_, name)| functions.remove(name))
+        .map(|known| known.current())
+        .collect()
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use std::path::Path;
@@ -374,6 +411,70 @@ pub(crate) mod tests {
         let layers = layers::Store::open(root).unwrap();
         let handlers = Handlers::open(layers, &root.join("handlers")).unwrap();
         Registry::open(store, Arc::new(Memory::default()), handlers).unwrap()
+    }
+
+    fn handler(tenant: &str, name: &str) -> Arc<Handler> {
+        Arc::new(crate::network_policy::tests::handler(tenant, name, sandbox::Network::None, &[]))
+    }
+
+    fn version(tenant: &str, name: &str) -> Version {
+        let id = handler(tenant, name).id.clone();
+        let created = std::time::SystemTime::UNIX_EPOCH;
+        Version { id, record: record(tenant, name), created, warnings: Vec::new() }
+    }
+
+    fn put(registry: &Registry, name: &str, temporary: bool) -> Vec<String> {
+        let put = registry.put(version("acme", name), handler("acme", name), temporary, 2).unwrap();
+        put.gone.iter().map(|function| function.name().to_owned()).collect()
+    }
+
+    fn named(name: &str) -> WholeName {
+        record("acme", name).whole_name()
+    }
+
+    #[test]
+    fn the_temporary_function_that_was_used_longest_ago_goes_unless_it_is_called() {
+        let (store, root) = (Memory::default(), tempfile::tempdir().unwrap());
+        let registry = registry(Box::new(store.clone()), root.path());
+        put(&registry, "stored", false);
+        let of_another = version("emca", "run-0");
+        registry.put(of_another, handler("emca", "run-0"), true, 2).unwrap();
+        for number in 0..MAX_TEMPORARY {
+            assert_eq!(put(&registry, &format!("run-{number}"), true), [""; 0]);
+        }
+        assert_eq!(put(&registry, "run-5", true), [""; 0], "it is there, and takes no room");
+        // Used again, and being called.
+        registry.get(&named("run-0")).unwrap();
+        let called = registry.get(&named("run-1")).unwrap().handler.clone();
+        registry.get(&named("run-2")).unwrap();
+        for (coming, gone) in [("a", "run-3"), ("b", "run-4"), ("c", "run-6")] {
+            assert_eq!(put(&registry, coming, true), [gone]);
+        }
+        drop(called);
+        assert_eq!(registry.list().len(), 1 + 1 + MAX_TEMPORARY);
+        assert_eq!(store.list().unwrap().len(), 1, "the others are in memory alone");
+        let all = registry.list();
+        let _called: Vec<_> = all.iter().map(|one| one.handler.clone()).collect();
+        assert_eq!(put(&registry, "d", true), [""; 0], "one more, while all are called");
+    }
+
+    #[test]
+    fn a_temporary_function_takes_no_room_and_is_stored_once_it_is_deployed() {
+        let (store, root) = (Memory::default(), tempfile::tempdir().unwrap());
+        let registry = registry(Box::new(store.clone()), root.path());
+        for name in ["one", "two", "three"] {
+            put(&registry, name, true);
+        }
+        put(&registry, "one", false);
+        put(&registry, "two", false);
+        put(&registry, "one", true);
+        assert!(!registry.get(&named("one")).unwrap().temporary, "it stays stored");
+        assert_eq!(store.list().unwrap().len(), 2);
+        let full = registry.put(version("acme", "three"), handler("acme", "three"), false, 2);
+        assert!(matches!(full, Err(RegistryError::Full { most: 2, .. })));
+        assert!(registry.get(&named("three")).unwrap().temporary, "nothing has changed");
+        assert!(registry.remove(&named("three")).unwrap().is_some());
+        assert!(registry.remove(&named("three")).unwrap().is_none());
     }
 
     /// The record of a function without packages.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::Engine;
 use function::Kind;
-use store::{AliasRow, PastVersion};
+use store::{AliasRow, PastVersion, Version};
 
 use super::{Function, Registry, RegistryError, Release};
 use crate::access::{Permit, to};
@@ -39,7 +39,7 @@ impl FunctionReader {
     pub fn list(&self, permit: &Permit<to::ListFunctions>, hidden: bool) -> Vec<Arc<Function>> {
         let mut functions = self.registry.list();
         functions.retain(|function| {
-            (hidden || !function.stored.hidden)
+            (hidden || !function.temporary)
                 && function.is_of(permit.tenant())
                 && permit.caller().may_touch(function.name())
         });
@@ -57,6 +57,11 @@ impl FunctionReader {
     /// # Errors
     /// When the store cannot be read.
     pub async fn history(&self, function: &Function) -> Result<History, RegistryError> {
+        if function.temporary {
+            let Version { id, created, .. } = function.current();
+            let versions = vec![PastVersion { id: id.clone(), created: *created }];
+            return Ok(History { versions, releases: Vec::new(), aliases: Vec::new() });
+        }
         let (registry, name) = (Arc::clone(&self.registry), function.whole_name());
         let read = tokio::task::spawn_blocking(move || {
             let (releases, aliases) = registry.releases(&name);

@@ -122,13 +122,9 @@ impl Logs {
         self.ask(Message::Flush).await;
     }
 
-    /// Forgets what a function wrote, and waits until it is gone; for a function that was removed.
-    pub(crate) async fn remove(&self, name: &WholeName) {
-        self.remove_unless(name, || false).await;
-    }
-
-    /// The same, unless the function is back when it would be gone. That is asked in between what is written: whatever comes
-    /// from a function that is back later is written later, too.
+    /// Forgets what a function wrote, and waits until it is gone; for a function that was removed. Not if the function is back
+    /// when it would be gone. That is asked in between what is written: whatever comes from a function that is back later is
+    /// written later, too.
     pub(crate) async fn remove_unless(
         &self,
         name: &WholeName,
@@ -333,7 +329,7 @@ mod tests {
             logs.write(line());
             logs.flush().await;
             assert!(log.exists());
-            logs.remove(&name()).await;
+            logs.remove_unless(&name(), || false).await;
             assert!(!log.exists());
         }
     }
@@ -370,7 +366,7 @@ mod tests {
         assert!(written(root.path()).contains("older"), "a version before is the function's still");
 
         registry.remove(&name()).unwrap();
-        logs.remove(&name()).await;
+        logs.remove_unless(&name(), || false).await;
         logs.write(old.clone());
         logs.write(older.clone());
         logs.flush().await;

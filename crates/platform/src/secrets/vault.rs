@@ -159,12 +159,6 @@ impl Vault {
         Ok(())
     }
 
-    /// Does work while no secret can be set or removed.
-    pub(crate) fn unchanged<T>(&self, work: impl FnOnce() -> T) -> T {
-        let _store = self.store();
-        work()
-    }
-
     /// The names of a function's secrets.
     #[must_use]
     pub(crate) fn list(&self, owner: &WholeName) -> Vec<Held> {

@@ -60,7 +60,7 @@ fn version(tenant: &str, name: &str, number: u64) -> Version {
 
 fn row(tenant: &str, name: &str, number: u64) -> FunctionRow {
     let current = Arc::new(version(tenant, name, number));
-    FunctionRow { current, hidden: false, updated: at(number) }
+    FunctionRow { current, updated: at(number) }
 }
 
 fn put(backend: &impl Backend, rows: &[FunctionRow]) {
@@ -98,10 +98,10 @@ pub fn a_function_comes_back_as_it_was_put<B: Backend>() {
     let finer = Duration::from_nanos(999_999);
     let plain = row("acme", "f", 1);
     let current = Version { created: at(2) + finer, warnings: Vec::new(), ..version("b", "g", 2) };
-    let fine = FunctionRow { current: Arc::new(current), hidden: true, updated: at(3) + finer };
+    let fine = FunctionRow { current: Arc::new(current), updated: at(3) + finer };
     put(&backend, &[plain.clone(), fine.clone()]);
     let current = Version { created: at(2), ..Version::clone(&fine.current) };
-    let expected = FunctionRow { current: Arc::new(current), updated: at(3), ..fine };
+    let expected = FunctionRow { current: Arc::new(current), updated: at(3) };
     assert_eq!(list(&backend), [plain, expected]);
 }
 
@@ -119,9 +119,9 @@ pub fn a_version_that_is_put_again_is_as_old_as_before<B: Backend>() {
     let backend = B::default();
     put(&backend, &[row("acme", "f", 1), row("acme", "f", 2)]);
     let again = Version { created: at(9), warnings: Vec::new(), ..version("acme", "f", 1) };
-    put(&backend, &[FunctionRow { current: Arc::new(again), hidden: true, updated: at(9) }]);
+    put(&backend, &[FunctionRow { current: Arc::new(again), updated: at(9) }]);
     let current = Arc::new(Version { warnings: Vec::new(), ..version("acme", "f", 1) });
-    assert_eq!(list(&backend), [FunctionRow { current, hidden: true, updated: at(9) }]);
+    assert_eq!(list(&backend), [FunctionRow { current, updated: at(9) }]);
     let both = [past("acme", "f", 2), past("acme", "f", 1)];
     assert_eq!(history(&backend, "acme", "f"), both);
 }
@@ -236,7 +236,7 @@ pub fn the_bundles_of_all_versions_are_told<B: Backend>() {
     let of = |name: &str, number: u64, content: &str| {
         let mut version = version("acme", name, number);
         version.record.bundle = blake3::hash(content.as_bytes()).into();
-        FunctionRow { current: Arc::new(version), hidden: false, updated: at(number) }
+        FunctionRow { current: Arc::new(version), updated: at(number) }
     };
     put(&backend, &[of("f", 1, "a"), of("f", 2, "b"), of("g", 3, "b")]);
     let digests = |all: &[&str]| -> BTreeSet<_> {

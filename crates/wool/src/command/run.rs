@@ -1,8 +1,8 @@
 //! `wool run`: a function from a file, without deploying it for good.
 //!
-//! It is deployed under a name that its contents give it ([`throwaway`]), so that a second run finds it there, hidden from
-//! lists and forgotten when the worker starts again, or has no room for more of its kind: also between the look and the call,
-//! and then it is deployed once more.
+//! It is deployed under a name that its contents give it ([`run_name`]), so that a second run finds it there. The worker
+//! keeps it in memory alone and leaves it out of lists. It is gone when the worker ends or has no room for more of its kind:
+//! also between the look and the call, and then it is deployed once more.
 
 use std::convert::Infallible;
 use std::time::{Duration, SystemTime};

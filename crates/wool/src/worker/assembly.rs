@@ -10,7 +10,7 @@ use platform::audit::{AUDIT, Audit};
 use platform::deploy::builder::BuildSandboxes;
 use platform::deploy::installer::Installer;
 use platform::deploy::workshop::Workshop;
-use platform::deploy::{self, Deployer, guest};
+use platform::deploy::{Deployer, guest};
 use platform::functions::{Handlers, Registry, Releases};
 use platform::invoke::Invoker;
 use platform::limits::bucket::Rate;
@@ -67,7 +67,6 @@ impl Kept {
         let layers = layers::Store::open(state.root())?;
         let registry = Arc::new(functions(state, &layers)?);
         let logs = Arc::new(start_logs(config, state, &registry)?);
-        deploy::forget_hidden(&registry, &logs, &access.vault).await?;
         // Before there is a warden: nothing runs from these directories yet.
         guest::renew(&layers, &registry, &wiring::guest_files());
         stock::tidy(&layers, &registry, config.install_cache_bytes.0)?;

@@ -59,13 +59,9 @@ impl Upgrade<'_> {
     /// When a current version's record cannot be read, or something cannot be written.
     pub(super) fn take_over(&mut self, old: &Path) -> Result<usize, StoreError> {
         let functions = former::read(old)?;
-        for OldFunction { tenant, hidden, updated, versions } in &functions {
+        for OldFunction { tenant, updated, versions } in &functions {
             let Some((last, past)) = versions.split_last() else { continue };
-            let put = |version| FunctionRow {
-                current: Arc::new(version),
-                hidden: *hidden,
-                updated: *updated,
-            };
+            let put = |version| FunctionRow { current: Arc::new(version), updated: *updated };
             for version in past {
                 match self.version(tenant, version, false) {
                     Ok(version) => self.store.put(&put(version))?,
