@@ -238,7 +238,9 @@ fn what_stands_in_a_table_that_is_nearly_ours_is_warned_of() {
 fn without_a_worker_a_command_says_how_to_start_one() {
     let site = Site::new();
     for command in [&["ls"][..], &["invoke", "f"], &["logs", "f"], &["rm", "f"]] {
-        assert!(site.wool(command).failed(3).contains("wool up"), "{command:?}");
+        let words = site.wool(command).failed(3);
+        // Its own, and none that listens where workers do by default.
+        assert!(words.contains("wool up") && words.contains("wool.sock"), "{command:?}: {words}");
     }
     let elsewhere = site.wool(&["ls", "--url", "http://127.0.0.1:9"]);
     assert!(elsewhere.failed(3).contains("127.0.0.1:9"));

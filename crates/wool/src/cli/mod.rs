@@ -55,8 +55,7 @@ pub struct Cli {
 /// What every command takes.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Global {
-    /// Where the worker is: http://HOST:PORT, https://HOST:PORT or unix:PATH [default: the state directory's socket,
-    /// then 127.0.0.1:8470]
+    /// Where the worker is: http://HOST:PORT, https://HOST:PORT or unix:PATH [default: the state directory's socket]
     #[arg(
         long,
         global = true,

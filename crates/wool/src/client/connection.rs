@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::{Client, ClientError, Target, listener};
+use super::{Client, ClientError, Target};
 use doors::door::tls;
 use doors::native::TENANT;
 
@@ -30,7 +30,7 @@ impl Client {
             Target::Unix(_) => "localhost",
         };
         let mut request = Request::builder().method(method).uri(path).header(header::HOST, host);
-        if let Some(token) = self.token.as_ref().filter(|_| !self.guessed) {
+        if let Some(token) = &self.token {
             if let Target::Tcp(authority) = &self.target
                 && !is_loopback(authority)
             {
@@ -55,10 +55,6 @@ impl Client {
         match &self.target {
             Target::Tcp(authority) => {
                 let stream = TcpStream::connect(authority).await.map_err(unreachable)?;
-                if self.guessed {
-                    // Only once it is connected: the listener of now has taken the connection, or has the same user.
-                    self.trusts_whoever_listens(&stream)?;
-                }
                 stream.set_nodelay(true).map_err(unreachable)?;
                 self.talk(stream, request).await
             }
@@ -79,20 +75,6 @@ impl Client {
                 let stream = UnixStream::connect(path).await.map_err(unreachable)?;
                 self.talk(stream, request).await
             }
-        }
-    }
-
-    /// Whether only root and this user can have taken a connection.
-    fn trusts_whoever_listens(&self, stream: &TcpStream) -> Result<(), ClientError> {
-        let owners = stream.peer_addr().and_then(|peer| listener::owners(peer.port()));
-        let own = [0, rustix::process::geteuid().as_raw()];
-        let strange = match owners.as_deref() {
-            Ok([]) | Err(_) => Some(None),
-            Ok(owners) => owners.iter().find(|uid| !own.contains(uid)).map(|uid| Some(*uid)),
-        };
-        match strange {
-            Some(uid) => Err(ClientError::Strangers { target: self.target.clone(), uid }),
-            None => Ok(()),
         }
     }
 

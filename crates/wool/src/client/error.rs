@@ -54,21 +54,6 @@ pub enum ClientError {
         "the token was not sent to {0}: without TLS, whoever is on the way could read it; use https://, a tunnel to a loopback address, or unix:PATH"
     )]
     InTheClear(Target),
-    /// Another user listens there, or an unknown one.
-    #[error(
-        "nothing was sent to {target}: nobody said that a worker is there, and {} listens; start a worker of your own with `wool up`, or, if that one is meant, say so with --url {target}", who(*.uid)
-    )]
-    Strangers {
-        /// The address that was tried.
-        target: Target,
-        /// The user, where that is known.
-        uid: Option<u32>,
-    },
-    /// The token was kept back, and the worker asks for one.
-    #[error(
-        "the worker at {0} asks for a token, and the one that was given was not sent: nobody said that this worker is the one it is for; say so with --url {0}"
-    )]
-    Withheld(Target),
     /// Nobody can be known.
     #[error(transparent)]
     Trust(#[from] TrustError),
@@ -117,15 +102,6 @@ pub enum ClientError {
         /// What does not fit.
         reason: String,
     },
-}
-
-fn who(uid: Option<u32>) -> String {
-    let account = |uid| nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)).ok().flatten();
-    match uid.map(|uid| (uid, account(uid))) {
-        Some((_, Some(user))) => format!("user {}, neither root nor you,", user.name),
-        Some((uid, None)) => format!("user {uid}, neither root nor you,"),
-        None => "a user who is not known".to_owned(),
-    }
 }
 
 fn ending(pid: Option<i32>) -> String {

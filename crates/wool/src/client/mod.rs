@@ -3,14 +3,13 @@
 mod connection;
 mod error;
 mod health;
-mod listener;
 
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use hyper::{Method, Response, StatusCode, header};
+use hyper::{Method, Response, header};
 use serde::de::DeserializeOwned;
 
 use doors::native::ErrorBody;
@@ -19,43 +18,16 @@ use platform::access::Secret;
 
 pub use error::{ClientError, Target};
 
-/// Where a worker listens unless told otherwise.
-pub const DEFAULT_URL: &str = "http://127.0.0.1:8470";
-
 /// Talks to one worker.
 #[derive(Clone, Debug)]
 pub struct Client {
     target: Target,
-    /// Whether the address was guessed and not given.
-    guessed: bool,
     token: Option<Secret>,
     ca: Option<PathBuf>,
     tenant: Option<Label>,
 }
 
 impl Client {
-    /// Finds the worker: at `url` if given, else by the state directory's socket; without a socket in a directory that was
-    /// not given either, where workers listen by default. Only root or this user is sent something there: any user of the
-    /// machine could listen, to be given code, events and secrets.
-    ///
-    /// # Errors
-    /// When the URL cannot be used.
-    pub fn find(
-        url: Option<&str>,
-        state: &Path,
-        state_was_said: bool,
-    ) -> Result<Self, ClientError> {
-        let of_state = Self::of(state);
-        match (url, &of_state.target) {
-            (Some(url), _) => Self::at(url),
-            // To ask a stranger's worker instead of the one that was meant would surprise.
-            (None, Target::Unix(socket)) if !state_was_said && !socket.exists() => {
-                Ok(Self { guessed: true, ..Self::at(DEFAULT_URL)? })
-            }
-            (None, _) => Ok(of_state),
-        }
-    }
-
     /// The worker of a state directory.
     #[must_use]
     pub fn of(state: &Path) -> Self {
@@ -84,11 +56,10 @@ impl Client {
     }
 
     fn to(target: Target) -> Self {
-        Self { target, guessed: false, token: None, ca: None, tenant: None }
+        Self { target, token: None, ca: None, tenant: None }
     }
 
-    /// The same, with a token that goes with every request. It is sent neither to a guessed address, where any user of this
-    /// machine may listen, nor over a connection that others can read.
+    /// The same, with a token that goes with every request. It is not sent over a connection that others can read.
     #[must_use]
     pub fn with_token(self, token: Option<Secret>) -> Self {
         Self { token, ..self }
@@ -123,11 +94,7 @@ impl Client {
         headers: &[(header::HeaderName, &str)],
         body: Bytes,
     ) -> Result<Response<Incoming>, ClientError> {
-        let reply = self.watched(self.exchange(method, path, headers, body)).await?;
-        if self.guessed && self.token.is_some() && reply.status() == StatusCode::UNAUTHORIZED {
-            return Err(ClientError::Withheld(self.target.clone()));
-        }
-        Ok(reply)
+        self.watched(self.exchange(method, path, headers, body)).await
     }
 
     /// Sends a request whose reply must be a success.
@@ -213,78 +180,17 @@ impl Client {
 
 #[cfg(test)]
 mod tests {
-    use tokio::net::TcpListener;
-
     use super::*;
 
-    /// A worker that wants a token, and what it is told.
-    async fn asks_for_one(client: &Client, listener: &TcpListener) -> (ClientError, String) {
-        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-        let worker = async {
-            let (mut asked, _) = listener.accept().await.unwrap();
-            let mut request = vec![0; 4096];
-            let length = asked.read(&mut request).await.unwrap();
-            asked.write_all(b"HTTP/1.1 401 x\r\ncontent-length: 0\r\n\r\n").await.unwrap();
-            String::from_utf8_lossy(&request[..length]).into_owned()
-        };
-        let (refused, request) =
-            tokio::join!(client.ask(Method::GET, "/v1/status", &[], Bytes::new()), worker);
-        (refused.unwrap_err(), request)
-    }
-
     #[tokio::test]
-    async fn a_token_goes_to_no_worker_that_was_only_guessed_and_over_no_open_line() {
+    async fn a_token_goes_over_no_open_line() {
         let token = Secret::draw().unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let said = Client::at(&url).unwrap().with_token(Some(token.clone()));
-        let (refused, request) = asks_for_one(&said, &listener).await;
-        assert!(request.contains(token.reveal()), "where it was said, it is sent");
-        assert!(matches!(refused, ClientError::Unexpected { .. }), "{refused}");
-        let guessed = Client { guessed: true, ..said };
-        let (refused, request) = asks_for_one(&guessed, &listener).await;
-        assert!(!request.contains(token.id()), "{request}");
-        assert!(refused.to_string().contains(&format!("--url {url}")), "{refused}");
-        let dir = tempfile::tempdir().unwrap();
-        assert!(Client::find(None, dir.path(), false).unwrap().guessed);
-        assert!(!Client::find(None, dir.path(), true).unwrap().guessed);
-        // Refused before anybody is connected to: these addresses are for documentation.
+        // Refused before a connection is made: these addresses are for documentation.
         for open in ["http://192.0.2.1:8470", "http://[2001:db8::1]:1", "http://worker.example"] {
             let client = Client::at(open).unwrap().with_token(Some(token.clone()));
             let refused = client.ask(Method::GET, "/v1/status", &[], Bytes::new()).await;
             assert!(matches!(refused, Err(ClientError::InTheClear(_))), "{open}: {refused:?}");
         }
-    }
-
-    /// A listener of another user: a socket belongs to whoever makes it, and the thread's user is its own (setfsuid(2)).
-    fn of_somebody_else() -> std::net::TcpListener {
-        let made = std::thread::spawn(|| {
-            let _ = nix::unistd::setfsuid(nix::unistd::Uid::from_raw(65_534));
-            std::net::TcpListener::bind("127.0.0.1:0").unwrap()
-        });
-        made.join().unwrap()
-    }
-
-    #[tokio::test]
-    async fn whom_nobody_named_is_sent_nothing_unless_it_is_root_or_the_same_user() {
-        if !rustix::process::geteuid().is_root() {
-            return skips::skip("root", "only root can become somebody else");
-        }
-        let listener = of_somebody_else();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let guessed = Client { guessed: true, ..Client::at(&url).unwrap() };
-        let secret = Bytes::from_static(b"secret");
-        // Bounded: whoever listens there answers nothing.
-        let put = guessed.send(Method::PUT, "/v1/secrets/x", &[], secret);
-        let put = tokio::time::timeout(std::time::Duration::from_secs(20), put).await;
-        let refused = put.expect("it is refused at once").unwrap_err();
-        assert!(matches!(refused, ClientError::Strangers { uid: Some(65_534), .. }), "{refused}");
-        let words = refused.to_string();
-        assert!(words.contains(&format!("--url {url}")) && words.contains("wool up"), "{words}");
-        assert!(!guessed.healthy().await);
-        let (mut heard, mut said) = (listener.accept().unwrap().0, Vec::new());
-        let _ = std::io::Read::read_to_end(&mut heard, &mut said).unwrap();
-        assert!(said.is_empty(), "{}", String::from_utf8_lossy(&said));
     }
 
     #[test]

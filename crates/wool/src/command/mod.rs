@@ -99,8 +99,10 @@ fn client_side<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 }
 
 fn client(global: &Global) -> Result<Client> {
-    let state = state_root(global);
-    let client = Client::find(global.url.as_deref(), &state, global.state.is_some())?;
+    let client = match &global.url {
+        Some(url) => Client::at(url)?,
+        None => Client::of(&state_root(global)),
+    };
     let client = client.with_token(token::shown(global)?).trusting(global.ca.clone());
     Ok(client.for_tenant(global.tenant.clone()))
 }

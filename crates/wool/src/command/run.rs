@@ -15,7 +15,7 @@ use sandbox::InvocationId;
 use super::call::Reply;
 use super::deploy::How;
 use super::terminal::say;
-use super::{call, client, deploy, event, pack, state_root, up};
+use super::{call, client, deploy, event, pack, up};
 use crate::cli::{Global, Run};
 use crate::client::{Client, ClientError};
 use doors::native::{FunctionDetail, random_id};
@@ -52,16 +52,11 @@ pub(super) async fn run(global: &Global, run: &Run) -> Result<()> {
 /// The worker that answers, or one that is started now.
 async fn reach(global: &Global) -> Result<Client> {
     let client = client(global)?;
-    if client.healthy().await || global.url.is_some() {
-        return Ok(client);
-    }
-    let root = state_root(global);
-    let started = Client::of(&root);
-    if !started.healthy().await {
+    if global.url.is_none() && !client.healthy().await {
         let up = up::beside_others(global)?;
         up::start_in_background(global, &up, up::Another::Used).await?;
     }
-    Ok(started)
+    Ok(client)
 }
 
 async fn find(client: &Client, name: &str) -> Result<Option<FunctionDetail>> {
