@@ -99,6 +99,72 @@ async fn a_second_worker_and_a_busy_port_are_told_apart() {
 }
 
 #[tokio::test]
+async fn a_start_without_the_database_of_functions_removes_nothing_of_theirs() {
+    let world = World::new().await;
+    world.deploy("f", "module = echo").await;
+    let state = world.stop().await;
+    let at = |name: &str| state.path().join(name);
+    let start = async || world::bind(world::config(state.path()), FakeProvider::default()).await;
+    std::fs::create_dir_all(at("logs/f")).unwrap();
+    let theirs = [at("bundles/0.tar"), at("handlers/0.json"), at("logs/f/current.log")];
+    theirs.iter().for_each(|file| std::fs::write(file, "theirs").unwrap());
+    let database = at("functions.sqlite");
+    std::fs::rename(&database, at("kept")).unwrap();
+    for empty in [false, true] {
+        if empty {
+            std::fs::write(&database, "").unwrap();
+        }
+        let refused = start().await.unwrap_err().to_string();
+        for told in ["functions.sqlite is gone or empty", "bundles", "handlers", "logs", "backup"] {
+            assert!(refused.contains(told), "{refused}");
+        }
+        assert!(theirs.iter().all(|file| file.exists()), "empty: {empty}");
+    }
+    std::fs::rename(at("kept"), &database).unwrap();
+    let world = World::on(state, |_| {}).await;
+    assert_eq!(world.run("f", "1").await.text(), "1");
+    // Given up on purpose.
+    let state = world.stop().await;
+    let at = |name: &str| state.path().join(name);
+    std::fs::remove_file(at("functions.sqlite")).unwrap();
+    for name in ["bundles", "handlers", "logs"] {
+        drop(std::fs::remove_dir_all(at(name)));
+    }
+    World::on(state, |_| {}).await.stop().await;
+}
+
+#[tokio::test]
+async fn a_start_without_the_database_of_tokens_lets_nobody_in() {
+    let world = World::new().await;
+    let token = serde_json::json!({ "name": "admin", "scopes": ["admin"] });
+    world.token(token).await;
+    let state = world.stop().await;
+    let at = |name: &str| state.path().join(name);
+    let start = async || world::bind(world::config(state.path()), FakeProvider::default()).await;
+    let database = at("access.sqlite");
+    std::fs::rename(&database, at("kept")).unwrap();
+    let refused = start().await.unwrap_err().to_string();
+    assert!(refused.contains("access.sqlite is gone"), "{refused}");
+    assert!(refused.contains("wool token create"), "{refused}");
+    assert!(!database.exists());
+    std::fs::rename(at("kept"), &database).unwrap();
+    // The record and the secrets may be given up without a word of the operator's.
+    for name in ["audit.sqlite", "secrets.sqlite"] {
+        std::fs::remove_file(at(name)).unwrap();
+    }
+    let world = World::on(state, |_| {}).await;
+    let called = world::exchange(&world.tcp, Method::POST, "/run/f", "{}").await;
+    assert_eq!(called.status, 401);
+    let state = world.stop().await;
+    // A key that the worker made anew would open nothing.
+    std::fs::remove_file(state.path().join("secret.key")).unwrap();
+    let start = world::bind(world::config(state.path()), FakeProvider::default()).await;
+    let refused = start.unwrap_err().to_string();
+    assert!(refused.contains("secret.key is gone"), "{refused}");
+    assert!(!state.path().join("secret.key").exists());
+}
+
+#[tokio::test]
 async fn the_worker_describes_itself() {
     let world = World::new().await;
     world.deploy("f", "module = echo").await;

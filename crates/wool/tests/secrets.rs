@@ -130,7 +130,7 @@ async fn another_key_or_another_functions_row_opens_nothing() {
     assert!(!refused.text().contains("of-g"));
     assert_eq!(world.run("g", "{}").await.json()["KEY"], "of-g");
     let state = world.stop().await;
-    std::fs::remove_file(state.path().join("secret.key")).unwrap();
+    std::fs::write(state.path().join("secret.key"), "07".repeat(32)).unwrap();
     let refused = world::bind(world::config(state.path()), Default::default()).await.unwrap_err();
     assert!(format!("{refused:#}").contains("another key"), "{refused:#}");
 }

@@ -40,6 +40,11 @@ pub enum KeyError {
         #[source]
         source: io::Error,
     },
+    /// It is gone, and what it sealed is there.
+    #[error(
+        "{0} is gone, the key of the secrets that are there: restore it from a backup, or name its place in secret_key_file; to give up the secrets, remove secrets.sqlite as well"
+    )]
+    Lost(PathBuf),
     /// Other users can read it.
     #[error("other users of this machine may read the key of secrets {0}: chmod 600 it")]
     Open(PathBuf),
@@ -57,19 +62,20 @@ impl KeyError {
 }
 
 impl SecretKey {
-    /// Finds the key; makes `own` when no other place was named.
+    /// Finds the key; makes `own` when no other place was named and nothing is `sealed` yet.
     ///
     /// # Errors
-    /// When it cannot be read or made, or others can read it.
-    pub fn find(named: Option<&Path>, own: &Path) -> Result<Self, KeyError> {
+    /// When it cannot be read or made, it is lost, or others can read it.
+    pub fn find(named: Option<&Path>, own: &Path, sealed: bool) -> Result<Self, KeyError> {
         let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
-        Self::find_among(named, credentials.as_deref(), own)
+        Self::find_among(named, credentials.as_deref(), own, sealed)
     }
 
     fn find_among(
         named: Option<&Path>,
         credentials: Option<&Path>,
         own: &Path,
+        sealed: bool,
     ) -> Result<Self, KeyError> {
         if let Some(path) = named {
             return Self::read_private(path);
@@ -82,6 +88,7 @@ impl SecretKey {
             }
         }
         match Self::read_private(own) {
+            Err(error) if error.is_absence() && sealed => Err(KeyError::Lost(own.to_owned())),
             Err(error) if error.is_absence() => Self::make(own),
             found => found,
         }
@@ -150,12 +157,15 @@ mod tests {
     fn a_key_is_made_once_and_for_its_owner_alone() {
         let dir = tempfile::tempdir().unwrap();
         let own = dir.path().join("secret.key");
-        let first = SecretKey::find(None, &own).unwrap();
+        let lost = SecretKey::find(None, &own, true);
+        assert!(matches!(lost, Err(KeyError::Lost(_))), "another key opens nothing");
+        assert!(!own.exists());
+        let first = SecretKey::find(None, &own, false).unwrap();
         assert_eq!(fs::metadata(&own).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(*SecretKey::find(None, &own).unwrap().0, *first.0);
-        assert_eq!(*SecretKey::find(Some(&own), Path::new("/nowhere")).unwrap().0, *first.0);
+        assert_eq!(*SecretKey::find(None, &own, true).unwrap().0, *first.0);
+        assert_eq!(*SecretKey::find(Some(&own), Path::new("/nowhere"), false).unwrap().0, *first.0);
         fs::set_permissions(&own, fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(matches!(SecretKey::find(None, &own), Err(KeyError::Open(_))));
+        assert!(matches!(SecretKey::find(None, &own, false), Err(KeyError::Open(_))));
     }
 
     #[test]
@@ -166,14 +176,14 @@ mod tests {
         let credential = given.join(CREDENTIAL);
         // Unreadable for root as well, whom a mode does not keep out.
         std::os::unix::fs::symlink(&credential, &credential).unwrap();
-        let refused = SecretKey::find_among(None, Some(&given), &own);
+        let refused = SecretKey::find_among(None, Some(&given), &own, false);
         assert!(matches!(refused, Err(KeyError::Unreadable { .. })), "{refused:?}");
         assert!(!own.exists());
         fs::remove_file(&credential).unwrap();
-        SecretKey::find_among(None, Some(&given), &own).unwrap();
+        SecretKey::find_among(None, Some(&given), &own, false).unwrap();
         assert!(own.exists());
         fs::write(&credential, "07".repeat(BYTES)).unwrap();
-        let found = SecretKey::find_among(None, Some(&given), &own).unwrap();
+        let found = SecretKey::find_among(None, Some(&given), &own, false).unwrap();
         assert_eq!(*found.0, [7; BYTES]);
     }
 
@@ -181,12 +191,13 @@ mod tests {
     fn a_named_key_is_never_made_and_a_strange_one_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let named = dir.path().join("key");
-        let missing = SecretKey::find(Some(&named), &dir.path().join("own"));
+        let missing = SecretKey::find(Some(&named), &dir.path().join("own"), false);
         assert!(matches!(missing, Err(KeyError::Unreadable { .. })));
         for text in ["", "00", &"0g".repeat(32), &"00".repeat(33)] {
             fs::write(&named, text).unwrap();
             fs::set_permissions(&named, fs::Permissions::from_mode(0o600)).unwrap();
-            let refused = SecretKey::find(Some(&named), &dir.path().join("own")).unwrap_err();
+            let refused =
+                SecretKey::find(Some(&named), &dir.path().join("own"), false).unwrap_err();
             assert!(refused.to_string().contains("openssl rand"), "{refused}");
         }
         assert!(!dir.path().join("own").exists());

@@ -89,7 +89,8 @@ fn as_owner(global: &Global) -> Result<Option<AsOwner>> {
     if global.url.is_some() { Ok(None) } else { AsOwner::of(&state_root(global)) }
 }
 
-async fn without_worker(global: &Global) -> Result<Option<Offline>> {
+/// Opens the tokens where no worker runs; of a directory that lost them only to make new ones (`makes`).
+async fn without_worker(global: &Global, makes: bool) -> Result<Option<Offline>> {
     let root = state_root(global);
     // Who may speak to the worker need not be one who may open its files.
     if global.url.is_some() || Client::of(&root).healthy().await {
@@ -98,6 +99,9 @@ async fn without_worker(global: &Global) -> Result<Option<Offline>> {
     let state = State::open(&root)?;
     match state.hold() {
         Ok(hold) => {
+            if !makes {
+                state.check_tokens()?;
+            }
             let tokens = Tokens::open(Box::new(SqliteTokens::open(&state.access())?))?;
             let issuer = Issuer::new(Arc::new(tokens));
             let audit = Audit::new(Box::new(SqliteActions::open(&state.audit())?), AUDIT);
@@ -143,7 +147,7 @@ async fn create(global: &Global, wanted: &TokenCreate) -> Result<()> {
 /// Makes the token: at the worker, or where none runs.
 async fn ask(global: &Global, client: Client, request: TokenRequest) -> Result<TokenMade> {
     let _owner = as_owner(global)?;
-    match without_worker(global).await? {
+    match without_worker(global, true).await? {
         Some(offline) => {
             let new =
                 request.read().map_err(|error| anyhow::anyhow!("{}", error.detail().message))?;
@@ -173,7 +177,7 @@ fn make(file: &Path) -> Result<File> {
 async fn list(global: &Global) -> Result<()> {
     let client = client(global)?;
     let _owner = as_owner(global)?;
-    let tokens = match without_worker(global).await? {
+    let tokens = match without_worker(global, false).await? {
         Some(offline) => {
             let permit = offline.permit::<to::ListTokens>()?;
             offline.issuer.list(&permit).iter().map(|token| TokenSummary::of(token)).collect()
@@ -209,7 +213,7 @@ async fn list(global: &Global) -> Result<()> {
 async fn remove(global: &Global, names: &[Label]) -> Result<()> {
     let client = client(global)?;
     let _owner = as_owner(global)?;
-    let offline = without_worker(global).await?;
+    let offline = without_worker(global, false).await?;
     for name in names {
         match &offline {
             Some(offline) => {

@@ -17,6 +17,7 @@
 //! It is closed to everybody but its owner. Where a group may use the socket (`admin_group`), others pass through it and list
 //! nothing; what is in it is closed by itself.
 
+mod databases;
 mod layout;
 mod upgrade;
 
@@ -65,7 +66,7 @@ pub enum StateError {
     },
     /// It does not say which release wrote it.
     #[error(
-        "{path} is damaged: it holds {text:?} and not the version of the directory's layout, which no release writes; if the rest is unharmed, write {VERSION} into it, else remove the directory with `wool clean`"
+        "{path} is damaged: it holds {text:?} and not the version of the directory's layout, which no release writes: restore it from a backup, or write {VERSION} into it if this release wrote the rest"
     )]
     Damaged {
         /// The file `version`.
@@ -96,6 +97,21 @@ pub enum StateError {
         /// The owner's number.
         uid: u32,
     },
+    /// The database of functions is lost; a worker without it would remove what belongs to them.
+    #[error(
+        "{path} is gone or empty, and these are there: {left}; restore it from a backup, or remove these to give up all functions"
+    )]
+    NoFunctions {
+        /// The database.
+        path: PathBuf,
+        /// The directories that hold something of functions.
+        left: String,
+    },
+    /// The database of tokens is lost; without any token, calls on loopback take none.
+    #[error(
+        "{0} is gone or empty: restore it from a backup, or make new tokens with `wool token create NAME --scope …`; without any, every user of the machine may call every function"
+    )]
+    NoTokens(PathBuf),
     /// Another worker uses it.
     #[error(
         "a worker (pid {pid}) already runs on {path}: use it, stop it with `wool down --state {path}`, or choose another place with --state DIR"

@@ -42,7 +42,8 @@ impl Access {
     /// When one cannot be opened, or the secrets were sealed with another key.
     pub(super) fn open(config: &Config, state: &State) -> Result<Self> {
         let tokens = Arc::new(Tokens::open(Box::new(SqliteTokens::open(&state.access())?))?);
-        let key = SecretKey::find(config.secret_key_file.as_deref(), &state.secret_key())?;
+        let named = config.secret_key_file.as_deref();
+        let key = SecretKey::find(named, &state.secret_key(), state.has_secrets())?;
         let secrets = Box::new(SqliteSecrets::open(&state.secrets())?);
         let vault = Arc::new(Vault::open(secrets, &key)?);
         let audit = Audit::new(Box::new(SqliteActions::open(&state.audit())?), AUDIT);

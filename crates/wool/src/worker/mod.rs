@@ -85,6 +85,7 @@ impl Worker {
     ) -> Result<Self> {
         let state = State::open(&config.state)?;
         let hold = state.hold()?;
+        hold.check_databases()?;
         let descriptors = sys::descriptors::raise(0);
         let access = Access::open(&config, &state)?;
         let listening = Listening::bind(config, &state)?;
