@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 
 use e2e::terminal::Terminal;
 use e2e::traces::peak_memory;
-use e2e::{Site, Value, Worker, can_run, json};
+use e2e::{Site, Value, Worker, can_run, can_run_machines, json};
 
 const CHATTY: &str = r#"
 import logging, os, subprocess, sys
@@ -77,6 +77,8 @@ fn what_goes_around_python_outlives_a_handler_that_dies_or_is_ended() {
                 let reply = worker.run(name, &json!({})).expect(status);
                 let log = worker.logs(name);
                 let said = of(&log, reply.header("lambswool-invocation"));
+                let (last, said) = said.split_last().unwrap();
+                assert!(last.starts_with("worker [ERROR] "), "{name}, {settings:?}: {log:#?}");
                 assert_eq!(
                     said,
                     ["stderr said", "stderr and more"],
@@ -225,6 +227,63 @@ fn logs_that_nobody_reads_take_no_memory() {
     worker.assert_well();
 }
 
+/// What each function does, and what its log says of that.
+const FAILING: [(&str, &str, &str); 4] = [
+    (
+        "raises",
+        "def handler(event, context):\n    print('before')\n    raise ValueError('bad thing')\n",
+        "ValueError: bad thing",
+    ),
+    (
+        "misses",
+        "print('stdout at import')\nimport nosuch\ndef handler(event, context):\n    pass\n",
+        "the code does not load: ModuleNotFoundError: No module named 'nosuch'",
+    ),
+    (
+        "sleeps",
+        "import time\ndef handler(event, context):\n    print('begin')\n    time.sleep(60)\n",
+        "no answer within 1 s",
+    ),
+    ("exits", "import os\ndef handler(event, context):\n    os._exit(3)\n", "the handler died: "),
+];
+
+fn a_failed_call_is_told_in_the_log(isolation: &str) {
+    let worker = Site::new().up();
+    let settings = format!(
+        "# /// script\n# [tool.lambswool]\n# timeout = 1\n# isolation = \"{isolation}\"\n# ///\n"
+    );
+    for (name, source, said) in FAILING {
+        let reply = worker.try_out(name, &format!("{settings}{source}"));
+        assert!([502, 504].contains(&reply.status), "{name}: {reply:?}");
+        let id = reply.header("lambswool-invocation").to_owned();
+        let log = worker.logs(name);
+        let told = of(&log, &id).into_iter().filter(|line| line.contains("[ERROR]"));
+        let told: Vec<String> = told.collect();
+        assert_eq!(told.len(), 1, "{name}: {log:#?}");
+        assert!(told[0].starts_with(&format!("worker [ERROR] {said}")), "{name}: {told:?}");
+        let last = log.last().unwrap();
+        assert_eq!(last["stream"], "worker", "{name}: after what it printed: {log:#?}");
+        let of_source = format!(", in {}", if name == "misses" { "<module>" } else { "handler" });
+        let has_lines = log.iter().any(|line| line["text"].as_str().unwrap().contains(&of_source));
+        assert_eq!(has_lines, ["raises", "misses"].contains(&name), "{name}: {log:#?}");
+    }
+    worker.assert_well();
+}
+
+#[test]
+fn how_a_call_failed_is_in_the_log() {
+    if can_run() {
+        a_failed_call_is_told_in_the_log("container");
+    }
+}
+
+#[test]
+fn how_a_call_of_a_machine_failed_is_in_the_log() {
+    if can_run_machines() {
+        a_failed_call_is_told_in_the_log("microvm");
+    }
+}
+
 #[test]
 fn a_terminal_shows_control_characters_and_a_pipe_passes_them_on() {
     if !can_run() {
@@ -284,6 +343,13 @@ def handler(event, context):
         let id: Value = String::from_utf8(run.stdout).unwrap().parse().unwrap();
         assert_eq!(id.as_str().unwrap().len(), 36);
     }
+    let odd = write("odd.py", "def handler(event, context):\n    raise ValueError('odd thing')\n");
+    let told = worker.site().wool(&["run", &odd]).failed(4);
+    assert_eq!(
+        told.matches("odd thing\n").count(),
+        1,
+        "with the reply, and not from the log: {told}"
+    );
     let slow = write(
         "slow.py",
         r#"

@@ -155,16 +155,19 @@ pub enum CallError {
         retry_after: Duration,
     },
     /// The handler raised an exception: 502 with its traceback.
-    #[error("{}: {}", .0.error_type, .0.message)]
+    #[error("{}", summary(.0))]
     Raised(Failure),
     /// The handler's code could not be imported: 502 with the traceback.
-    #[error("the code does not load: {}: {}", .0.error_type, .0.message)]
+    #[error("the code does not load: {}", summary(.0))]
     NotLoaded(Failure),
     /// The handler's process died: 502.
     #[error("the handler died: {}", describe(*.0))]
     Died(Death),
     /// The handler did not answer in time: 504.
-    #[error("no answer within {} s", limit.as_secs_f64())]
+    #[error(
+        "no answer within {} s: make the function faster, or set `timeout` in its [tool.lambswool]",
+        limit.as_secs_f64()
+    )]
     TimedOut {
         /// The handler's timeout.
         limit: Duration,
@@ -188,18 +191,86 @@ pub enum CallError {
     Stopping,
 }
 
+impl CallError {
+    /// What a function's log gets, in lines: what the caller is told, where the function failed and
+    /// not the worker.
+    pub(crate) fn log_text(&self) -> Option<String> {
+        let mut text = format!("[ERROR] {self}\n");
+        match self {
+            Self::Raised(failure) | Self::NotLoaded(failure) => {
+                let said = named(&failure.error_type, &failure.message);
+                // The traceback ends with what the first line says already.
+                let lines = failure.traceback.strip_suffix(&[said][..]);
+                for line in lines.unwrap_or(&failure.traceback) {
+                    text.push_str(line);
+                    text.push('\n');
+                }
+            }
+            Self::Died(_) | Self::TimedOut { .. } | Self::BadAnswer(_) | Self::NoSecrets(_) => {}
+            Self::Busy { .. } | Self::NoSandbox(_) | Self::Lost | Self::Stopping => return None,
+        }
+        Some(text)
+    }
+}
+
+/// What allows a function more memory.
+const MORE_MEMORY: &str = "the setting `memory` in [tool.lambswool] allows more";
+
 fn describe(death: Death) -> String {
     match death {
-        Death::OutOfMemory => {
-            format!("{death}: the setting `memory` in [tool.lambswool] allows more")
-        }
+        Death::OutOfMemory => format!("{death}: {MORE_MEMORY}"),
         _ => death.to_string(),
     }
+}
+
+/// An exception's message, and what mends it where that is known.
+#[must_use]
+pub fn message_of(failure: &Failure) -> String {
+    match (failure.is_of_memory(), &*failure.message) {
+        (false, message) => message.to_owned(),
+        (true, "") => MORE_MEMORY.to_owned(),
+        (true, message) => format!("{message}; {MORE_MEMORY}"),
+    }
+}
+
+/// The exception as Python prints it, and what mends it.
+fn summary(failure: &Failure) -> String {
+    named(&failure.error_type, &message_of(failure))
+}
+
+fn named(error_type: &str, message: &str) -> String {
+    if message.is_empty() { error_type.to_owned() } else { format!("{error_type}: {message}") }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_log_is_told_what_the_function_did_and_nothing_of_the_worker() {
+        let told = |error: CallError| error.log_text();
+        let limit = Duration::from_secs(1);
+        let late = told(CallError::TimedOut { limit }).unwrap();
+        assert!(late.starts_with("[ERROR] no answer within 1 s: "), "{late}");
+        let died = told(CallError::Died(Death::OutOfMemory)).unwrap();
+        assert!(died.starts_with("[ERROR] the handler died: "), "{died}");
+        let lines = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect();
+        let failure = |error_type: &str, traceback: &[&str]| Failure {
+            error_type: error_type.to_owned(),
+            message: "no".to_owned(),
+            traceback: lines(traceback),
+        };
+        let raised = failure("ValueError", &["Traceback …", "  File …", "ValueError: no"]);
+        let expected = "[ERROR] ValueError: no\nTraceback …\n  File …\n";
+        assert_eq!(told(CallError::Raised(raised)).as_deref(), Some(expected));
+        let noted = failure("ValueError", &["ValueError: no", "a note"]);
+        let expected = "[ERROR] the code does not load: ValueError: no\nValueError: no\na note\n";
+        assert_eq!(told(CallError::NotLoaded(noted)).as_deref(), Some(expected));
+        let full = told(CallError::Raised(failure("MemoryError", &[]))).unwrap();
+        assert_eq!(full, format!("[ERROR] MemoryError: no; {MORE_MEMORY}\n"));
+        assert_eq!(told(CallError::Stopping), None);
+        assert_eq!(told(CallError::Busy { retry_after: limit }), None);
+    }
 
     #[test]
     fn a_stage_passed_twice_counts_both() {

@@ -229,6 +229,7 @@ pub(crate) fn unexpected(reply: &Reply) -> ConversationError {
         Reply::Loaded { .. } => "loaded",
         Reply::Log { stream: LogStream::Stdout, .. } => "stdout",
         Reply::Log { stream: LogStream::Stderr, .. } => "stderr",
+        Reply::Log { stream: LogStream::Worker, .. } => "worker",
         Reply::Done { .. } => "done",
         Reply::Failed { .. } => "failed",
     };

@@ -57,7 +57,7 @@ mod warm_pool;
 mod zygote_tree;
 
 pub use budget::Pressure;
-pub use call::{Call, CallError, Outcome, Served, Stage, Stages, Start};
+pub use call::{Call, CallError, Outcome, Served, Stage, Stages, Start, message_of};
 pub use config::{EngineConfig, ZygotePolicy};
 pub use distribution::Distribution;
 pub use engine::Engine;

@@ -190,7 +190,10 @@ impl Invoker {
         let mut served = self.engine.serve(call.clone()).await;
         if let Some(lost) = self.lost(&served, &handler) {
             let made = self.remake(&name, &handler.id, lost.to_string()).await?;
-            served = self.engine.serve(Call { handler: made, ..call }).await;
+            served = self.engine.serve(Call { handler: made, ..call.clone() }).await;
+        }
+        if let Err(error) = &served.result {
+            self.engine.log_failure(&call, error);
         }
         let mut stages = Stages::default();
         stages.record(Stage::Resolve, resolved);

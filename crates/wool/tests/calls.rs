@@ -94,6 +94,25 @@ async fn what_goes_wrong_in_a_function_has_its_own_status() {
 }
 
 #[tokio::test]
+async fn how_a_call_failed_is_in_the_log_under_its_invocation() {
+    let world = World::new().await;
+    world.deploy("f", "module = raise").await;
+    world.deploy("late", "module = sleep:60000\ntimeout = 100").await;
+    let logged = async |name: &str| {
+        let reply = world.run(name, "{}").await;
+        let id = reply.header("lambswool-invocation").to_owned();
+        let path = format!("/v1/functions/{name}/logs?invocation={id}");
+        world.get(&path).await.text()
+    };
+    let raised = logged("f").await;
+    assert!(raised.contains(" worker [ERROR] ValueError"), "{raised}");
+    let late = logged("late").await;
+    assert!(late.contains(" worker [ERROR] no answer within 0.1 s: "), "{late}");
+    assert_eq!(late.lines().count(), 1, "{late}");
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn too_many_calls_are_told_when_to_come_back() {
     let world = World::with(|config| config.queue = 0).await;
     world.deploy("f", "module = sleep:400\nconcurrency = 1").await;

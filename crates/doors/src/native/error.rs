@@ -115,13 +115,8 @@ impl ApiError {
     }
 
     fn failed(failure: Failure) -> Self {
-        let is_of_memory = failure.is_of_memory();
-        let Failure { error_type, mut message, traceback } = failure;
-        if is_of_memory {
-            let before = if message.is_empty() { "" } else { "; " };
-            message.push_str(before);
-            message.push_str("the setting `memory` in [tool.lambswool] allows more");
-        }
+        let message = engine::message_of(&failure);
+        let Failure { error_type, traceback, .. } = failure;
         let detail = ErrorDetail { r#type: error_type, message, traceback };
         Self { status: StatusCode::BAD_GATEWAY, detail, retry_after: None }
     }
@@ -135,13 +130,9 @@ impl From<CallError> for ApiError {
             CallError::Raised(failure) | CallError::NotLoaded(failure) => Self::failed(failure),
             CallError::Died(_) => Self::new(StatusCode::BAD_GATEWAY, "died", message),
             CallError::BadAnswer(_) => Self::new(StatusCode::BAD_GATEWAY, "bad-answer", message),
-            CallError::TimedOut { .. } => Self::new(
-                StatusCode::GATEWAY_TIMEOUT,
-                "timed-out",
-                format!(
-                    "{message}: make the function faster, or set `timeout` in its [tool.lambswool]"
-                ),
-            ),
+            CallError::TimedOut { .. } => {
+                Self::new(StatusCode::GATEWAY_TIMEOUT, "timed-out", message)
+            }
             CallError::NoSandbox(_) => Self::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "no-sandbox",

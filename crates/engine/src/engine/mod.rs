@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use sandbox::wire::LogStream;
 use sandbox::{Kind, Layer, Provider};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -23,6 +24,7 @@ use crate::import_cache::ImportCache;
 use crate::journey::Journey;
 use crate::output::LogSink;
 use crate::package::Packages;
+use crate::relay::Relay;
 use crate::scheduler::Scheduler;
 use crate::secrets::{NoSecrets, SecretStore};
 use crate::status::{EngineStatus, ImportCost, InstanceStatus, MemoryStatus};
@@ -128,6 +130,16 @@ impl Engine {
         };
         journey.publish(&result);
         Served { result, start: journey.start, stages: journey.stages }
+    }
+
+    /// Writes into a function's log that a call of it failed, and how, if the function did it. Counts
+    /// as output of another call would.
+    pub fn log_failure(&self, call: &Call, error: &CallError) {
+        let Some(text) = error.log_text() else { return };
+        let (logs, handler) = (Arc::clone(&self.logs), Arc::clone(&call.handler));
+        let allowed = (self.config.log_bytes, 0);
+        let mut relay = Relay::new(logs, handler, call.id.clone(), allowed);
+        relay.pass(call.id.to_string(), LogStream::Worker, text.into_bytes(), 0);
     }
 
     /// Makes the zygotes that the handler will be forked from, so that its first call finds them.

@@ -8,14 +8,17 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use utoipa::ToSchema;
 
-/// One line that a function wrote.
+/// The stream of lines in which the worker says how a call failed.
+pub const WORKER: &str = "worker";
+
+/// One line that a function wrote, or that tells how a call of it failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Entry {
     /// When the worker received it, RFC 3339 with milliseconds.
     pub time: String,
     /// During which invocation; `-` while the code was being imported.
     pub invocation: String,
-    /// `stdout` or `stderr`.
+    /// `stdout`, `stderr`, or `worker` where the worker says how a call failed.
     pub stream: String,
     /// The line, without its end.
     pub text: String,
@@ -69,6 +72,7 @@ pub(super) fn render(
     let stream = match stream {
         LogStream::Stdout => "stdout",
         LogStream::Stderr => "stderr",
+        LogStream::Worker => WORKER,
     };
     let invocation = if invocation.is_empty() { "-" } else { invocation };
     let prefix = format!("{} {invocation} {stream} ", stamp(at));

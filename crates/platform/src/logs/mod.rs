@@ -35,7 +35,7 @@ pub use file::Rotation;
 pub use file::{open_lines, path as numbered, rotate};
 pub use follow::Reader;
 pub use line::stamp;
-pub use line::{Entry, ParseError};
+pub use line::{Entry, ParseError, WORKER};
 pub use opened::{OpenLog, Removal};
 
 use crate::functions::Registry;
@@ -304,7 +304,9 @@ mod tests {
     fn a_piece_weighs_what_it_takes_in_the_file() {
         let mine = "6f9c0f4e-0000-4000-8000-000000000000";
         for text in ["\n", "no end", "two\nlines\n", "\n\n\n", "\u{fffd}, as it should be"] {
-            for (invocation, stream) in [("", LogStream::Stdout), (mine, LogStream::Stderr)] {
+            for (invocation, stream) in
+                [("", LogStream::Stdout), (mine, LogStream::Stderr), (mine, LogStream::Worker)]
+            {
                 let line =
                     LogLine { invocation: invocation.to_owned(), stream, ..line_of("1", text) };
                 let mut out = Vec::new();

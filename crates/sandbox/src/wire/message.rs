@@ -68,6 +68,9 @@ pub enum LogStream {
     Stdout,
     /// Standard error, `sys.stderr`.
     Stderr,
+    /// None: the worker says how a call failed. No guest can send it.
+    #[serde(skip)]
+    Worker,
 }
 
 /// An exception that left the handler, or a module that could not be loaded.

@@ -19,7 +19,7 @@ use super::{call, client, deploy, event, pack, up};
 use crate::cli::{Global, Run};
 use crate::client::{Client, ClientError};
 use doors::native::{FunctionDetail, random_id};
-use platform::logs::{Entry, stamp};
+use platform::logs::{Entry, WORKER, stamp};
 use platform::run_name;
 
 pub(super) async fn run(global: &Global, run: &Run) -> Result<()> {
@@ -119,7 +119,10 @@ impl<'a> Output<'a> {
                 old -= 1;
                 return;
             }
-            say(&entry.text);
+            // How the call failed is told at its end.
+            if entry.stream != WORKER {
+                say(&entry.text);
+            }
             if entry.time == self.shown.0 {
                 self.shown.1 += 1;
             } else {
