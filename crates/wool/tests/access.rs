@@ -28,6 +28,33 @@ fn operations() -> Vec<(Method, String, String)> {
     all
 }
 
+#[tokio::test]
+async fn a_method_that_a_path_does_not_take_is_told_with_those_that_it_takes() {
+    let world = World::new().await;
+    let caller = world.token(json!({ "name": "caller", "scopes": ["invoke"] })).await;
+    let all = operations();
+    let mut asked = 0;
+    for (_, route, path) in all.iter().filter(|(_, path, _)| path != "/v1/stop") {
+        let takes = |method: &Method| all.iter().any(|(m, r, _)| r == route && m == method);
+        let others = [Method::GET, Method::POST, Method::PUT, Method::DELETE, Method::PATCH];
+        for other in others.into_iter().filter(|other| !takes(other)) {
+            asked += 1;
+            let told = world.send_as(&caller, other.clone(), path, "").await;
+            assert_eq!((told.status.as_u16(), told.error().as_str()), (405, "wrong-method"));
+            let text = told.text();
+            let (_, named) = text.split_once("call it with ").unwrap();
+            let (named, _) = named.split_once('"').unwrap();
+            let mut named = named.split(" or ").map(|method| method.parse().unwrap());
+            assert!(named.all(|method| takes(&method)), "{other} {route}: {text}");
+        }
+    }
+    assert!(asked > 50, "{asked}");
+    let got = world.send_as(&caller, Method::GET, "/run/f", "").await;
+    assert_eq!(got.header("allow"), "POST");
+    assert!(got.text().contains("call it with POST"), "{}", got.text());
+    world.stop().await;
+}
+
 /// The table is walked by what the API says of itself: a new route cannot be forgotten here.
 #[tokio::test]
 async fn every_route_refuses_without_a_token_and_with_the_wrong_scope() {

@@ -65,6 +65,11 @@ pub(super) fn of(method: &Method, path: &str) -> Option<Action> {
     row.and_then(|(_, _, action)| *action)
 }
 
+/// The methods that a path takes.
+pub(super) fn methods(path: &str) -> Vec<&'static str> {
+    ACTIONS.iter().filter(|(_, route, _)| *route == path).map(|(method, ..)| *method).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;

@@ -37,9 +37,9 @@ mod tokens;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use axum::extract::{self, FromRequestParts};
-use axum::http::StatusCode;
+use axum::extract::{self, FromRequestParts, MatchedPath};
 use axum::http::request::Parts;
+use axum::http::{Method, StatusCode};
 use axum::middleware;
 use axum::{Extension, Router};
 use serde::de::DeserializeOwned;
@@ -213,8 +213,9 @@ async fn nothing_here() -> ApiError {
     )
 }
 
-async fn wrong_method() -> ApiError {
-    let message = "this path does not take this method: /openapi.json says which it takes";
+async fn wrong_method(method: Method, path: MatchedPath) -> ApiError {
+    let takes = actions::methods(path.as_str()).join(" or ");
+    let message = format!("this path does not take {method}: call it with {takes}");
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "wrong-method", message)
 }
 
