@@ -143,6 +143,49 @@ fn a_worker_that_root_starts_for_an_account_keeps_nothing_of_root() {
     e2e::eventually("its warden is gone", || user.roots_processes().is_empty());
 }
 
+/// A group that is removed in the end.
+struct Group(String);
+
+impl Group {
+    fn make(user: &User) -> Self {
+        let group = Self(format!("{}-g", user.name()));
+        assert!(Command::new("groupadd").arg(&group.0).status().unwrap().success());
+        group
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        drop(Command::new("groupdel").arg(&self.0).status());
+    }
+}
+
+#[test]
+fn the_admin_group_reaches_a_worker_that_root_starts_for_an_account() {
+    let Some(user) = User::without_sudo() else { return };
+    let group = Group::make(&user);
+    let mut up = user.command_of_root(&["up", "--detach", "--json", "--user", user.name()]);
+    drop(Said::from(up.env("WOOL_ADMIN_GROUP", &group.0).output().unwrap()).json());
+    // A member, who may go to where the state directory is.
+    fs::set_permissions(user.home(), fs::Permissions::from_mode(0o711)).unwrap();
+    let socket = format!("unix:{}", user.home().join("state/run/wool.sock").display());
+    let member = |groups: &str| {
+        let mut ls = Command::new("/usr/bin/setpriv");
+        ls.args(["--reuid=65534", "--regid=65534", groups]);
+        ls.arg(user.home().join("bin/wool")).args(["--url", &socket, "ls"]);
+        Said::from(ls.env("HOME", "/").output().unwrap())
+    };
+    let of_group = format!("--groups={}", group.0);
+    drop(member(&of_group).ok());
+    assert_ne!(member("--clear-groups").code, 0);
+    // What only looks into the directory, or is refused it, shuts no member out.
+    drop(user.wool(&["base", "ls"]).ok());
+    drop(member(&of_group).ok());
+    drop(user.wool(&["up"]).failed(1));
+    drop(member(&of_group).ok());
+    drop(user.wool(&["down"]).ok());
+}
+
 /// What `/proc/PID/status` says of a thread that has no privilege and can gain none.
 const WITHOUT_PRIVILEGE: [&str; 6] = [
     "CapInh:\t0000000000000000\n",

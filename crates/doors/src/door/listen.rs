@@ -90,19 +90,26 @@ pub fn bind_tcp(address: SocketAddr) -> Result<TcpListener> {
 /// When it cannot be made there.
 pub fn bind_unix(path: &Path, group: Option<u32>) -> Result<UnixListener> {
     let directory = path.parent().unwrap_or(path);
-    let listen = || {
+    let bind = || {
         let socket = UnixSocket::new_stream()?;
-        socket.bind(path)?;
-        protect(path, if group.is_some() { 0o660 } else { 0o600 }, group)?;
-        protect(directory, if group.is_some() { 0o710 } else { 0o700 }, group)?;
-        socket.listen(BACKLOG)
+        socket.bind(path).map(|()| socket)
     };
-    listen().with_context(|| {
+    let socket = bind().with_context(|| {
         format!(
             "cannot make the socket {}: a shorter --state DIR helps when the path is too long",
             path.display()
         )
-    })
+    })?;
+    let protected = protect(path, if group.is_some() { 0o660 } else { 0o600 }, group)
+        .and_then(|()| protect(directory, if group.is_some() { 0o710 } else { 0o700 }, group));
+    protected.with_context(|| match group {
+        Some(group) => format!(
+            "cannot give {} to the group {group} of admin_group: the worker's account must be a member",
+            path.display()
+        ),
+        None => format!("cannot close {} to others", path.display()),
+    })?;
+    socket.listen(BACKLOG).with_context(|| format!("cannot listen at {}", path.display()))
 }
 
 fn protect(path: &Path, mode: u32, group: Option<u32>) -> io::Result<()> {

@@ -7,7 +7,7 @@
 //! ```
 //! Before anything of the state directory is opened: what belongs to the account is not root's to trust.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, OpenOptions};
 use std::io::IsTerminal as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use container::WardenOptions;
-use nix::unistd::User;
+use nix::unistd::{Group, User, getgrouplist, setgroups, setresgid, setresuid};
 use rustix::fs::{Mode, OFlags};
 
 use crate::cli::Up;
@@ -85,8 +85,11 @@ pub(crate) fn start_over(user: &User, config: &Config, up: &Up) -> anyhow::Error
     });
     match prepared {
         Ok(mut worker) => {
-            let error = worker.exec();
-            anyhow::Error::new(error).context(format!("cannot go on as {}", user.name))
+            let error = match become_account(user, config) {
+                Ok(()) => anyhow::Error::new(worker.exec()),
+                Err(error) => error,
+            };
+            error.context(format!("cannot go on as {}", user.name))
         }
         Err(error) => error,
     }
@@ -114,10 +117,23 @@ fn prepare(user: &User, config: &Config, up: &Up) -> Result<Command> {
     worker.arg("--warden").arg(warden.to_string());
     worker.env_clear().envs(std::env::vars_os().filter(|(name, _)| is_kept(name)));
     worker.env("HOME", &user.dir).env("USER", &user.name).env("LOGNAME", &user.name);
-    // From root this drops the supplementary groups, too.
-    worker.uid(user.uid.as_raw()).gid(user.gid.as_raw());
     leave_terminal(&mut worker).context("cannot let go of the terminal")?;
     Ok(worker)
+}
+
+/// Takes the account's ids and groups, for good. The group of `admin_group` is among them, of which the account need not be
+/// a member: the worker gives its socket to it.
+fn become_account(user: &User, config: &Config) -> Result<()> {
+    let name = CString::new(user.name.as_str())?;
+    let mut groups = getgrouplist(&name, user.gid).context("cannot read its groups")?;
+    // A group that does not exist is told by the worker.
+    let admin = config.admin_group.as_deref().map(Group::from_name).transpose()?.flatten();
+    groups.extend(admin.map(|group| group.gid));
+    groups.retain(|group| *group != user.gid);
+    groups.dedup();
+    setgroups(&groups)?;
+    setresgid(user.gid, user.gid, user.gid)?;
+    Ok(setresuid(user.uid, user.uid, user.uid)?)
 }
 
 fn is_kept(name: &OsStr) -> bool {

@@ -198,7 +198,12 @@ impl State {
                     .map_err(unusable(&version))?;
             }
         }
-        ["logs", "run"].into_iter().try_for_each(|name| private_dir(&self.root.join(name)))
+        let mut private = DirBuilder::new();
+        private.recursive(true).mode(0o700);
+        ["logs", "run"].into_iter().try_for_each(|name| {
+            let path = self.root.join(name);
+            private.create(&path).map_err(unusable(&path))
+        })
     }
 
     /// The directory if a worker or `wool base build` ever used it, also what an interrupted removal has left of it; makes
@@ -270,6 +275,10 @@ impl State {
         written.map_err(unusable(&path))?;
         // Since it was opened a removal may have come to its end.
         self.complete()?;
+        // Whatever an earlier worker or an operator left open. Not before: `run/` may be open to a running worker's group.
+        for path in [self.logs(), self.run()] {
+            fs::set_permissions(&path, Permissions::from_mode(0o700)).map_err(unusable(&path))?;
+        }
         // What a killed worker left behind: its socket and address would send clients nowhere.
         for name in ["wool.sock", "worker.json"] {
             drop(fs::remove_file(self.run().join(name)));
@@ -386,11 +395,6 @@ pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o755).create(parent)?;
     }
     DirBuilder::new().recursive(true).mode(0o700).create(path)
-}
-
-fn private_dir(path: &Path) -> Result<(), StateError> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable(path))?;
-    fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(unusable(path))
 }
 
 fn unusable(path: &Path) -> impl FnOnce(io::Error) -> StateError {

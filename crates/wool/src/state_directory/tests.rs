@@ -30,6 +30,25 @@ fn a_version_that_no_release_wrote_is_damage() {
 }
 
 #[test]
+fn only_the_holder_closes_what_a_workers_group_may_enter() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = State::open(dir.path()).unwrap();
+    let run = state.run();
+    let mode = || fs::metadata(&run).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(), 0o700);
+    let hold = state.hold().unwrap();
+    fs::set_permissions(&run, Permissions::from_mode(0o710)).unwrap();
+    drop(State::open(dir.path()).unwrap());
+    assert_eq!(mode(), 0o710, "`wool base ls` beside a worker");
+    fs::write(state.root().join("lock"), format!("{}\n", std::process::id())).unwrap();
+    assert!(matches!(state.hold().unwrap_err(), StateError::Busy { .. }));
+    assert_eq!(mode(), 0o710, "a second `wool up`");
+    drop(hold);
+    drop(state.hold().unwrap());
+    assert_eq!(mode(), 0o700, "the next worker");
+}
+
+#[test]
 fn what_an_interrupted_removal_left_is_ours() {
     for left in [&["run", "uv"][..], &["lock"], &["functions.sqlite-wal"]] {
         let dir = tempfile::tempdir().unwrap();
