@@ -186,6 +186,19 @@ fn the_admin_group_reaches_a_worker_that_root_starts_for_an_account() {
     drop(user.wool(&["down"]).ok());
 }
 
+#[test]
+fn the_last_line_of_a_failed_start_says_why() {
+    let Some(user) = User::without_sudo() else { return };
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    // Its warden writes on the same pipe, which is read until both have closed it.
+    let up = ["up", "--user", user.name(), "--listen", &address];
+    let said = Said::from(user.command_of_root(&up).output().unwrap()).failed(1);
+    let last = said.lines().last().unwrap();
+    assert!(last.contains("already listens"), "{said}");
+    assert!(!said.contains("warden.sock"), "{said}");
+}
+
 /// What `/proc/PID/status` says of a thread that has no privilege and can gain none.
 const WITHOUT_PRIVILEGE: [&str; 6] = [
     "CapInh:\t0000000000000000\n",

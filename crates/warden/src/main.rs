@@ -60,9 +60,15 @@ fn main() -> Result<()> {
     let starter = if arguments.awaits { Some(Starter::note()) } else { None };
     let turn = until(starter.as_ref(), || recover::await_turn(&state))
         .context("wait for another warden of this state directory")?;
+    // Where the starter has ended, it has said why: that is to be the last line.
+    let Some(turn) = turn else { return Ok(()) };
     let worker = match &arguments.task {
-        Task::Serve(socket) => until(starter.as_ref(), || state.connect(socket))
-            .with_context(|| format!("reach the worker at {}", socket.display()))?,
+        Task::Serve(socket) => {
+            let worker = until(starter.as_ref(), || state.connect(socket))
+                .with_context(|| format!("reach the worker at {}", socket.display()))?;
+            let Some(worker) = worker else { return Ok(()) };
+            worker
+        }
         Task::Clear => {
             recover::clear(state.cgroup_name());
             return Ok(());
@@ -156,21 +162,29 @@ impl Starter {
     }
 
     fn waits(&self) -> bool {
-        getppid() == self.process && self.since.elapsed() < STARTER_TIMEOUT
+        self.since.elapsed() < STARTER_TIMEOUT
+    }
+
+    fn has_ended(&self) -> bool {
+        getppid() != self.process
     }
 }
 
-/// Retries while the starter is not the worker yet; tries once if there is no starter.
+/// Retries while the starter is not the worker yet; tries once if there is no starter. None: the
+/// starter has ended.
 fn until<T>(
     starter: Option<&Starter>,
     mut step: impl FnMut() -> Result<T, StateError>,
-) -> Result<T, StateError> {
+) -> Result<Option<T>, StateError> {
     loop {
         match step() {
-            Err(error) if error.may_pass() && starter.is_some_and(Starter::waits) => {
+            Ok(done) => return Ok(Some(done)),
+            Err(error) if !error.may_pass() => return Err(error),
+            Err(_) if starter.is_some_and(Starter::has_ended) => return Ok(None),
+            Err(_) if starter.is_some_and(Starter::waits) => {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            done => return done,
+            Err(error) => return Err(error),
         }
     }
 }
