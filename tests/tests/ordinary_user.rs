@@ -199,6 +199,24 @@ fn the_last_line_of_a_failed_start_says_why() {
     assert!(!said.contains("warden.sock"), "{said}");
 }
 
+#[test]
+fn a_run_of_roots_starts_the_worker_of_the_account_in_the_settings() {
+    let Some(user) = User::without_sudo() else { return };
+    let file = user.home().join("f.py");
+    fs::write(&file, "def handler(event, context):\n    return event\n").unwrap();
+    chown(&file, Some(user.uid()), None).unwrap();
+    for state in ["state", "new"].map(|name| user.home().join(name)) {
+        let mut run = user.command_of_root(&["run", file.to_str().unwrap(), "[7]"]);
+        run.env("WOOL_USER", user.name()).env("WOOL_STATE", &state);
+        let run = Said::from(run.output().unwrap());
+        assert_eq!(run.ok().trim(), "[7]");
+        assert_eq!(fs::metadata(state.join("lock")).unwrap().uid(), user.uid());
+        let mut down = user.command(&["down"]);
+        drop(Said::from(down.env("WOOL_STATE", &state).output().unwrap()).ok());
+    }
+    user.assert_all_is_his();
+}
+
 /// What `/proc/PID/status` says of a thread that has no privilege and can gain none.
 const WITHOUT_PRIVILEGE: [&str; 6] = [
     "CapInh:\t0000000000000000\n",

@@ -125,6 +125,29 @@ fn a_run_waits_for_the_worker_that_is_being_started() {
 }
 
 #[test]
+fn a_run_whose_port_is_taken_says_where_its_worker_listens() {
+    if !can_run() {
+        return;
+    }
+    let site = Site::new();
+    let file = site.own().join("f.py");
+    fs::write(&file, "def handler(event, context):\n    return event\n").unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let mut run = site.command();
+    let run = run.args(["run", file.to_str().unwrap(), "[7]"]).env("WOOL_LISTEN", &address);
+    let run = run.output().unwrap();
+    let said = String::from_utf8(run.stderr).unwrap();
+    assert!(run.status.success(), "{said}");
+    let worker = fs::read_to_string(site.state().join("run/worker.json")).unwrap();
+    let worker: e2e::Value = worker.parse().unwrap();
+    let url = worker["url"].as_str().unwrap();
+    let told = format!("the worker listens on {url}, because something else listens on {address}");
+    assert!(said.contains(&told), "{said}");
+    drop(site.wool(&["down"]).ok());
+}
+
+#[test]
 fn first_runs_at_the_same_time_share_the_worker_that_one_of_them_starts() {
     if !can_run() {
         return;

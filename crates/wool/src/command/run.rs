@@ -53,8 +53,7 @@ pub(super) async fn run(global: &Global, run: &Run) -> Result<()> {
 async fn reach(global: &Global) -> Result<Client> {
     let client = client(global)?;
     if global.url.is_none() && !client.healthy().await {
-        let up = up::beside_others(global)?;
-        up::start_in_background(global, &up, up::Another::Used).await?;
+        up::start_beside_others(global).await?;
     }
     Ok(client)
 }

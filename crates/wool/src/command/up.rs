@@ -112,18 +112,24 @@ fn settings(global: &Global, up: &Up) -> Result<Config> {
     Ok(Config::read(&flags(global, up))?)
 }
 
-/// How to start a worker that a command needs: on a free port when the configured one is taken. Its socket finds it all
-/// the same.
-pub(super) fn beside_others(global: &Global) -> Result<Up> {
+/// Starts a worker that a command needs: on a free port when the configured one is taken, and says so. Its socket finds it
+/// all the same.
+pub(super) async fn start_beside_others(global: &Global) -> Result<()> {
     let listen = Config::read(&flags(global, &Up::default()))?.listen;
     let free = std::net::TcpListener::bind(listen).is_ok();
     let elsewhere = std::net::SocketAddr::new(listen.ip(), 0).to_string();
-    Ok(Up { listen: (!free).then_some(elsewhere), ..Up::default() })
+    let up = Up { listen: (!free).then_some(elsewhere), ..Up::default() };
+    let Address { url, .. } = start_in_background(global, &up, Another::Used).await?;
+    // Another command may have started one there meanwhile.
+    if !free && !url.ends_with(&format!("://{listen}")) {
+        say(&format!("the worker listens on {url}, because something else listens on {listen}"));
+    }
+    Ok(())
 }
 
 /// What a command that needs a worker does with one that is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Another {
+enum Another {
     /// It is in the way.
     Refused,
     /// It will do, also while it starts.
@@ -137,13 +143,13 @@ pub(super) enum Another {
 ///        │ another has it        │ a worker runs, or starts
 ///        └── waits               └── refused; or waits until it answers, or lets go
 /// ```
-pub(super) async fn start_in_background(
-    global: &Global,
-    up: &Up,
-    another: Another,
-) -> Result<Address> {
+async fn start_in_background(global: &Global, up: &Up, another: Another) -> Result<Address> {
     // Read here first: what is wrong with the settings is then said here, and not in a log.
     let config = settings(global, up)?;
+    if up.warden.is_none() && account::wanted(&config)?.is_some() {
+        say_start(global, &config.state);
+        return start_for_account(&config, up).await;
+    }
     let state = State::open(&config.state)?;
     // No moving bar where sudo may ask for a password.
     let asks = !rustix::process::geteuid().is_root() && up.warden.is_none();
@@ -177,15 +183,31 @@ pub(super) async fn start_in_background(
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
     if another == Another::Used {
-        say(&format!(
-            "no worker answers: starting one on {0} (stop it with `wool down{1}`)",
-            state.root().display(),
-            of_state(global)
-        ));
+        say_start(global, state.root());
     }
     let address = spawn_and_wait(&state, up, asks, patience).await;
     drop(starting);
     address
+}
+
+fn say_start(global: &Global, state: &Path) {
+    say(&format!(
+        "no worker answers: starting one on {} (stop it with `wool down{}`)",
+        state.display(),
+        of_state(global)
+    ));
+}
+
+/// Has a root process of its own become the account, which makes the state directory and the worker.
+async fn start_for_account(config: &Config, up: &Up) -> Result<Address> {
+    let mut command = worker(&config.state, up)?;
+    command.args(["--detach", "--json"]).stdin(Stdio::null()).stderr(Stdio::inherit());
+    let started = tokio::process::Command::from(command).output().await;
+    let started = started.context("cannot start the worker")?;
+    if !started.status.success() {
+        bail!("the worker did not start ({}); the reason is above", started.status);
+    }
+    serde_json::from_slice(&started.stdout).context("the worker's address cannot be read")
 }
 
 /// ` --state DIR`, for a command that is to be about the same worker, where that takes it.
@@ -262,8 +284,15 @@ fn spawn(state: &State, up: &Up, log: &Path) -> Result<Child> {
         .open(log)
         .with_context(unwritable)?;
     let errors = output.try_clone().with_context(unwritable)?;
+    let mut command = worker(state.root(), up)?;
+    command.arg("--background").stdin(Stdio::null()).stdout(output).stderr(errors);
+    command.spawn().map_err(|error| anyhow!("cannot start the worker: {error}"))
+}
+
+/// `wool up` with these options.
+fn worker(state: &Path, up: &Up) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
-    command.arg("up").arg("--background").arg("--state").arg(state.root());
+    command.arg("up").arg("--state").arg(state);
     if let Some(listen) = &up.listen {
         command.arg("--listen").arg(listen);
     }
@@ -282,8 +311,7 @@ fn spawn(state: &State, up: &Up, log: &Path) -> Result<Child> {
     if let Some(warden) = &up.warden {
         command.arg("--warden").arg(warden.to_string());
     }
-    command.stdin(Stdio::null()).stdout(output).stderr(errors);
-    command.spawn().map_err(|error| anyhow!("cannot start the worker: {error}"))
+    Ok(command)
 }
 
 /// The last lines of a file that stand behind so many bytes, as far as they help; and why there may be too few, if nothing can be
