@@ -279,6 +279,22 @@ fn a_state_directory_that_a_link_leads_to_is_removed_with_the_link() {
 }
 
 #[test]
+fn a_secret_of_which_nothing_was_piped_in_is_refused() {
+    if !can_run() {
+        return;
+    }
+    let worker = Site::new().up();
+    for piped in [&b""[..], b"\n"] {
+        let said = worker.site().wool_reading(&["secret", "set", "f", "KEY"], piped);
+        assert!(said.failed(1).contains("stdin gave no value"));
+    }
+    let list = || worker.site().wool(&["secret", "ls", "f", "--json"]).json();
+    assert_eq!(list(), json!([]));
+    drop(worker.site().wool(&["secret", "set", "f", "KEY", ""]).ok());
+    assert_eq!(list().as_array().unwrap().len(), 1, "on purpose");
+}
+
+#[test]
 fn a_secret_without_a_name_is_told_as_one() {
     let site = Site::new();
     for command in [&["secret", "set", "many", "", "x"][..], &["secret", "rm", "many", ""]] {

@@ -72,5 +72,10 @@ fn read(value: Option<&str>) -> Result<Zeroizing<Vec<u8>>> {
     if all.ends_with(b"\n") {
         all.pop();
     }
+    if all.is_empty() {
+        bail!(
+            "stdin gave no value, and nothing was set: to set an empty one, write '' behind the key"
+        );
+    }
     Ok(all)
 }
