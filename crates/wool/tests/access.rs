@@ -29,6 +29,22 @@ fn operations() -> Vec<(Method, String, String)> {
 }
 
 #[tokio::test]
+async fn a_token_without_its_scheme_is_not_told_as_mistyped() {
+    let world = World::new().await;
+    let token = world.token(json!({ "name": "caller", "scopes": ["invoke"] })).await;
+    let told = async |value: &str| {
+        let headers = [(hyper::header::AUTHORIZATION, value)];
+        let reply = world.send(Method::POST, "/run/f", &headers, "").await;
+        assert_eq!((reply.status.as_u16(), reply.error().as_str()), (401, "unauthorized"));
+        reply.text()
+    };
+    assert!(told(token.reveal()).await.contains("write `Bearer` and a blank before it"));
+    assert!(told(&format!("Basic {}", token.reveal())).await.contains("write `Bearer`"));
+    assert!(told("Bearer wool_x").await.contains("mistyped"));
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn a_method_that_a_path_does_not_take_is_told_with_those_that_it_takes() {
     let world = World::new().await;
     let caller = world.token(json!({ "name": "caller", "scopes": ["invoke"] })).await;

@@ -169,6 +169,7 @@ impl Entrance {
             return match shown.map(|secret| self.app.tokens.find(&secret, SystemTime::now())) {
                 Some(Ok(token)) => Ok(Caller::Token(token)),
                 Some(Err(Refusal::Expired)) => Err(Refused::Expired),
+                None if !is_bearer(request.headers()) => Err(Refused::NoBearer),
                 Some(Err(Refusal::Unknown)) | None => Err(Refused::Unknown),
             };
         }
@@ -207,6 +208,14 @@ fn bearer(headers: &HeaderMap) -> Option<Option<Secret>> {
     Some(scheme.eq_ignore_ascii_case("bearer").then(|| Secret::read(rest)).flatten())
 }
 
+/// Whether every `Authorization` header is of the scheme that tokens have.
+fn is_bearer(headers: &HeaderMap) -> bool {
+    headers.get_all(header::AUTHORIZATION).iter().all(|text| {
+        let scheme = text.as_bytes().split(|byte| *byte == b' ').next().unwrap_or_default();
+        scheme.eq_ignore_ascii_case(b"bearer")
+    })
+}
+
 /// As much of a name as any good one has.
 fn cut(name: &str) -> String {
     name.chars().take(2 * MAX_NAME).collect()
@@ -228,6 +237,8 @@ impl From<Denied> for ApiError {
 enum Refused {
     /// The token that is missing needs this scope.
     NoToken(Scope),
+    /// The header is of another form.
+    NoBearer,
     Unknown,
     Expired,
     Stranger(Option<u32>),
@@ -245,6 +256,9 @@ impl Refused {
             Self::NoToken(scope) => unauthorized(&format!(
                 "a token with the scope {scope} is needed: make one on the worker's machine with `wool token create NAME --scope {scope}`, and send it as `Authorization: Bearer wool_…`, or give it to `wool` in WOOL_TOKEN or --token-file; the worker's Unix socket takes none: use `wool` without --url there, or `curl --unix-socket STATE/run/wool.sock`"
             )),
+            Self::NoBearer => unauthorized(
+                "the header Authorization holds no token: write `Bearer` and a blank before it, as in `Authorization: Bearer wool_…`",
+            ),
             Self::Unknown => unauthorized(
                 "this is no token of this worker: it was mistyped, or removed; make one on the worker's machine with `wool token create NAME --scope …`",
             ),
@@ -294,5 +308,8 @@ mod tests {
             assert_eq!(read(&[bad]), Some(false), "{bad}");
         }
         assert_eq!(read(&[&good, &good]), Some(false));
+        for (value, is) in [("Bearer wool_x", true), ("bearer", true), (token.reveal(), false)] {
+            assert_eq!(is_bearer(&headers(&[value])), is, "{value}");
+        }
     }
 }
