@@ -295,6 +295,26 @@ fn a_secret_of_which_nothing_was_piped_in_is_refused() {
 }
 
 #[test]
+fn the_doctor_reads_the_file_that_a_variable_names() {
+    if !can_run() {
+        return;
+    }
+    let site = Site::new();
+    let file = site.own().join("config.toml");
+    let said = |text: &str| {
+        fs::write(&file, text).unwrap();
+        let mut doctor = site.command();
+        e2e::Said::from(doctor.arg("doctor").env("WOOL_CONFIG", &file).output().unwrap())
+    };
+    assert!(said("egress = [\"acme/*\"]\n").stdout.contains("functions acme/*"));
+    let unknown = said("egres = []\n");
+    assert!(unknown.stdout.contains("egres"), "{unknown:?}");
+    assert_eq!(unknown.code, 1);
+    let many = said("sandboxes = 10000000\n");
+    assert!(many.stdout.contains("10000000 are set, and "), "{many:?}");
+}
+
+#[test]
 fn a_secret_without_a_name_is_told_as_one() {
     let site = Site::new();
     for command in [&["secret", "set", "many", "", "x"][..], &["secret", "rm", "many", ""]] {

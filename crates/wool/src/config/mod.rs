@@ -144,7 +144,10 @@ impl Config {
     /// The file that settings are read from, if there is one.
     #[must_use]
     pub fn file(flags: &Flags) -> Option<PathBuf> {
-        flags.config.clone().or_else(|| places().into_iter().find(|path| path.is_file()))
+        // `wool up` has it as a flag; other commands read the settings, too.
+        let named = || std::env::var_os("WOOL_CONFIG").filter(|path| !path.is_empty());
+        let named = flags.config.clone().or_else(|| named().map(PathBuf::from));
+        named.or_else(|| places().into_iter().find(|path| path.is_file()))
     }
 
     /// Puts file, variables and flags together.

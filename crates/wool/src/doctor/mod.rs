@@ -14,7 +14,7 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 use sys::probe::Host;
 
-use crate::config::{Config, Flags};
+use crate::config::{self, Config, Flags};
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -92,7 +92,8 @@ pub fn examine(state: &Path, config: Option<&Config>) -> Vec<Finding> {
 /// # Errors
 /// When something is missing that the worker needs.
 pub fn doctor(state: &Path, microvm: bool, json: bool) -> Result<()> {
-    let config = Config::read(&Flags::default());
+    let known = config::refuse_unknown(std::env::vars_os().map(|(name, _)| name));
+    let config = known.and_then(|()| Config::read(&Flags::default()));
     let mut findings = examine(state, config.as_ref().ok());
     if microvm {
         findings.extend(machines::all(state));

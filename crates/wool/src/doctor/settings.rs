@@ -114,7 +114,16 @@ fn capacity(host: &Host, config: &Config) -> Finding {
     let what = "sandboxes";
     // A worker that is started from here may have what we may have; its warden is root's.
     let means = capacity::Means::of(host, sys::descriptors::most(), None);
-    let Capacity { sandboxes, bound_by } = capacity::chosen(means.capacity(), config);
+    let allowed = means.capacity();
+    if let Some(set) = config.sandboxes.filter(|set| *set > allowed.sandboxes) {
+        let Capacity { sandboxes, bound_by } = allowed;
+        return Finding::degraded(
+            what,
+            format!("{set} are set, and {sandboxes} are allowed, bound by {bound_by}"),
+            "raise what bounds them, or lower the setting `sandboxes`",
+        );
+    }
+    let Capacity { sandboxes, bound_by } = capacity::chosen(allowed, config);
     let found = format!("at most {sandboxes} at once, bound by {bound_by}");
     if sandboxes < FEW {
         return Finding::degraded(what, found, "raise what bounds them, for more calls at a time");
@@ -174,5 +183,9 @@ mod tests {
         let judged = capacity(&Host::probe(), &few);
         assert_eq!(judged.level, Level::Degraded);
         assert!(judged.found.contains("at most 3 at once"), "{judged:?}");
+        let many = Config { sandboxes: Some(usize::MAX), ..Config::default() };
+        let judged = capacity(&Host::probe(), &many);
+        assert_eq!(judged.level, Level::Degraded);
+        assert!(judged.found.contains("are allowed, bound by"), "{judged:?}");
     }
 }
