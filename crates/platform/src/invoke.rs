@@ -108,7 +108,9 @@ pub enum InvokeError {
         source: Arc<DeployError>,
     },
     /// The version that was called is gone: another one was deployed while the call waited for what it lacked.
-    #[error("{0} was deployed again while the call waited: call it again")]
+    #[error(
+        "the version of {0} that was called is gone: another one was deployed, or it was unpublished"
+    )]
     Replaced(WholeName),
     /// Something that the version is made of is gone from the disk, and making it again takes long.
     #[error(
@@ -249,11 +251,11 @@ impl Invoker {
     }
 }
 
-/// A random number from 0 to 1, for an alias that shares its calls. 0 where the kernel gives none: the canary's.
+/// A random number from 0 to 1, which 1 is not among, for an alias that shares its calls. 0 where the kernel gives none: the canary's.
 fn draw() -> f64 {
     let mut random = [0; 4];
     match random::fill(&mut random) {
-        Ok(()) => f64::from(u32::from_ne_bytes(random)) / f64::from(u32::MAX),
+        Ok(()) => f64::from(u32::from_ne_bytes(random)) / (f64::from(u32::MAX) + 1.0),
         Err(_) => 0.0,
     }
 }

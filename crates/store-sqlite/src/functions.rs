@@ -93,17 +93,23 @@ impl Functions for SqliteFunctions {
         add_version(&transaction, &function.current)?;
         let Version { id, record, .. } = &*function.current;
         let (tenant, name) = (&record.tenant, &record.name);
+        let sql = "SELECT current FROM functions WHERE tenant = ?1 AND name = ?2";
+        let before = transaction.query_row(sql, [tenant, name], |row| row.get::<_, String>(0));
+        let before = before.optional().map_err(failed)?;
         let sql = "INSERT INTO functions (tenant, name, current, updated)
                    VALUES (?1, ?2, ?3, ?4)
                    ON CONFLICT (tenant, name) DO UPDATE SET current = ?3, updated = ?4";
         let row = params![tenant, name, id.0, to_millis(function.updated)];
         transaction.execute(sql, row).map_err(failed)?;
-        let sql = "DELETE FROM versions WHERE tenant = ?1 AND name = ?2 AND id <> ?3
+        let sql =
+            "DELETE FROM versions WHERE tenant = ?1 AND name = ?2 AND id <> ?3 AND id IS NOT ?5
                    AND id NOT IN (SELECT version FROM published WHERE tenant = ?1 AND name = ?2)
                    AND id NOT IN (
                        SELECT id FROM versions WHERE tenant = ?1 AND name = ?2
                        ORDER BY created DESC, rowid DESC LIMIT ?4)";
-        transaction.execute(sql, params![tenant, name, id.0, MAX_VERSIONS]).map_err(failed)?;
+        transaction
+            .execute(sql, params![tenant, name, id.0, MAX_VERSIONS, before])
+            .map_err(failed)?;
         transaction.commit().map_err(failed)
     }
 

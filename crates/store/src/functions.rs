@@ -76,8 +76,8 @@ pub struct AliasRow {
 pub trait Functions: Send + Debug {
     /// Adds the row's version, or finds it there, and makes it the function's current one. A version
     /// that is there keeps the time of its first deploy and gets the row's warnings. More than
-    /// [`MAX_VERSIONS`] versions of the function: the oldest go, never the current one or a published
-    /// one.
+    /// [`MAX_VERSIONS`] versions of the function: the oldest go, never the current one, the one that
+    /// was current before, or a published one.
     ///
     /// # Errors
     /// When the row cannot be written.

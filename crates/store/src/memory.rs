@@ -144,6 +144,7 @@ impl Functions for Memory {
         let current = &function.current;
         let published = content.published.iter().filter(|((of, _), _)| *of == name);
         let published: Vec<_> = published.map(|(_, one)| one.id.clone()).collect();
+        let before = content.functions.get(&name).map(|row| row.current.id.clone());
         let versions = content.versions.entry(name.clone()).or_default();
         let known = versions.iter_mut().find(|version| version.id == current.id);
         let kept = if let Some(known) = known {
@@ -158,7 +159,9 @@ impl Functions for Memory {
         versions.sort_by_key(|version| version.created);
         let surplus = versions.len().saturating_sub(MAX_VERSIONS as usize);
         let oldest: Vec<_> = versions.iter().take(surplus).map(|one| one.id.clone()).collect();
-        let kept_on = |id: &VersionId| *id == current.id || published.contains(id);
+        let kept_on = |id: &VersionId| {
+            *id == current.id || Some(id) == before.as_ref() || published.contains(id)
+        };
         versions.retain(|version| kept_on(&version.id) || !oldest.contains(&version.id));
         let updated = truncate(function.updated);
         let row = FunctionRow { current: Arc::new(kept), updated };

@@ -186,6 +186,7 @@ impl From<&DeployError> for ApiError {
             DeployError::Make(MakeError::Machine { step, message }) => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, step, message.clone())
             }
+            DeployError::Removed(name) => Self::unknown_function(name.name()),
             DeployError::GivenUp => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", error.to_string())
             }

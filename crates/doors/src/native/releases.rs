@@ -94,7 +94,7 @@ pub struct AliasRequest {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RollBackRequest {
-    /// A published version's number, or the beginning of a version's id; without it the version that was first deployed
+    /// A published version's number, or at least the first eight digits of a version's id; without it the version that was first deployed
     /// before the current one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
@@ -216,7 +216,8 @@ pub(super) async fn set_alias(
         || bad_version("the body names no version: {\"number\": 3} points an alias to it");
     let AliasRequest { number, canary, description } = request.ok_or_else(missing)?;
     let canary = canary.map(|canary| (canary.number, canary.share));
-    act.about(&format!("{alias}"));
+    let second = canary.map(|(number, share)| format!(", {number} gets {share}"));
+    act.about(&format!("{alias} to {number}{}", second.unwrap_or_default()));
     let work = async move {
         let to = Alias { number, canary, description };
         Ok(Json(app.releases.set_alias(&permit, alias, to).await?.into()))
@@ -333,7 +334,9 @@ impl From<RollBackError> for ApiError {
         let message = chain(&error);
         match error {
             RollBackError::Unknown(name) => Self::unknown_function(name.name()),
-            RollBackError::NoEarlier(_) | RollBackError::NoSuchVersion { .. } => {
+            RollBackError::NoEarlier(_)
+            | RollBackError::NoSuchVersion { .. }
+            | RollBackError::NoFiles(_) => {
                 Self::new(StatusCode::NOT_FOUND, "unknown-version", message)
             }
             RollBackError::Ambiguous { .. } => Self::new(StatusCode::CONFLICT, "conflict", message),

@@ -115,6 +115,9 @@ pub enum DeployError {
     /// The function is gone, and its secrets could not be removed.
     #[error(transparent)]
     Secrets(#[from] SecretError),
+    /// A function that was to go back to an earlier version is gone.
+    #[error("{} was removed meanwhile: deploy it with `wool deploy`", .0.name())]
+    Removed(WholeName),
     /// The client went away, or the worker stops.
     #[error("the deploy was given up, and nothing was deployed: deploy again")]
     GivenUp,
@@ -234,11 +237,11 @@ impl Deployer {
             registry.check_room(&name, most)?;
         }
         let work = tokio::task::spawn_blocking(move || {
-            let admitted = match source {
-                Source::Bundle(bundle) => workshop.admit(&name, bundle, &patience, &*heard),
+            let (admitted, first) = match source {
+                Source::Bundle(bundle) => (workshop.admit(&name, bundle, &patience, &*heard), None),
                 Source::Version(version) => {
-                    let Version { record, warnings, .. } = *version;
-                    Ok(Admitted { record, warnings, opened: None })
+                    let Version { record, warnings, created, .. } = *version;
+                    (Ok(Admitted { record, warnings, opened: None }), Some(created))
                 }
             };
             let made = admitted.and_then(|admitted| {
@@ -263,28 +266,28 @@ impl Deployer {
                 step: "network",
                 message: refused.to_string(),
             })?;
-            let version = Version { id: handler.id.clone(), record, created: now(), warnings };
-            let put = registry.put(version, handler, temporary, most)?;
+            let created = first.unwrap_or_else(now);
+            let version = Version { id: handler.id.clone(), record, created, warnings };
+            let put = match first {
+                None => registry.put(version, handler, temporary, most)?,
+                Some(_) => {
+                    let put = registry.put_back(version, handler, now());
+                    put.map_err(RegistryError::from)?.ok_or(DeployError::Removed(name))?
+                }
+            };
+            put.left.iter().for_each(|handler| usage.leave(handler));
             put.gone.iter().for_each(|function| leave(&usage, function));
             Ok::<_, DeployError>(put)
         });
-        let Put { function, before, gone } = work.await.unwrap_or(Err(DeployError::BrokeOff))?;
+        let Put { function, left, gone } = work.await.unwrap_or(Err(DeployError::BrokeOff))?;
         for function in &gone {
             self.clear_up_after(function).await;
-        }
-        if let Some(old) = &before {
-            leave(&self.usage, old);
         }
         drop(turn);
         let id = &function.current().id;
         tracing::info!(function = %function.whole_name(), version = %id, "deployed");
-        // The same version may have other layers by now: of a newer Python, for example.
-        let is_left = |old: &Arc<Function>| {
-            old.handler != function.handler
-                && self.registry.find(&old.whole_name(), &old.current().id).is_none()
-        };
-        if let Some(old) = before.filter(is_left) {
-            self.engine.forget(&old.current().id).await;
+        for handler in &left {
+            self.engine.forget(&handler.id).await;
         }
         // It was just put with one.
         let Some(handler) = &function.handler else { return Ok(function) };
@@ -332,13 +335,15 @@ impl Deployer {
         let usage = Arc::clone(&self.usage);
         let work = tokio::task::spawn_blocking(move || {
             // Before it goes, so that its layers are in use all the while.
-            let versions = registry.versions(&name);
-            versions.iter().for_each(|function| leave(&usage, function));
-            let removed = registry.remove(&name).map_err(RegistryError::from)?;
-            Ok::<_, DeployError>(removed.map(|_| versions))
+            let leaves = |versions: &[Arc<Function>]| {
+                versions.iter().for_each(|function| leave(&usage, function));
+            };
+            registry.remove(&name, leaves).map_err(RegistryError::from)
         });
-        let removed = work.await.map_err(|_| DeployError::BrokeOff)??;
-        let Some(versions) = removed else { return Ok(false) };
+        let versions = work.await.map_err(|_| DeployError::BrokeOff)??;
+        if versions.is_empty() {
+            return Ok(false);
+        }
         for version in &versions {
             self.engine.forget(&version.current().id).await;
         }

@@ -10,12 +10,15 @@ use super::Deployer;
 use crate::access::{Permit, to};
 use crate::functions::Registry;
 
+/// Shortest beginning of a version's id that names it.
+const MIN_DIGITS: usize = 8;
+
 /// Which version is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Earlier {
     /// The one that was first deployed before the current one.
     Previous,
-    /// A published version, by its number, or any kept version by its id or the beginning of that.
+    /// A published version, by its number, or any kept version by the first eight digits of its id or more.
     Named(String),
 }
 
@@ -26,7 +29,7 @@ pub enum RollBackError {
     #[error("no function {:?}: see `wool ls`", .0.name())]
     Unknown(WholeName),
     /// The current version is the oldest that is kept.
-    #[error("{0} has no version before its current one: see `wool versions {0}`")]
+    #[error("no version of {0} was first deployed before its current one: see `wool versions {0}`")]
     NoEarlier(String),
     /// No kept version is called that.
     #[error("{name} has no version {wanted:?}: see `wool versions {name}`")]
@@ -36,6 +39,9 @@ pub enum RollBackError {
         /// The text that names no version.
         wanted: String,
     },
+    /// The version's files went before versions could be rolled back to.
+    #[error("the files of version {0} are not kept any more: deploy them again")]
+    NoFiles(VersionId),
     /// Several ids begin like that.
     #[error("{name} has several versions that begin with {wanted:?}: give more of the id")]
     Ambiguous {
@@ -84,7 +90,11 @@ fn find(registry: &Registry, name: &WholeName, wanted: Earlier) -> Result<Versio
         }
     };
     let version = registry.version(name, &id)?;
-    version.ok_or_else(|| RollBackError::Unknown(name.clone()))
+    let version = version.ok_or_else(|| RollBackError::Unknown(name.clone()))?;
+    match registry.has_files(&version)? {
+        true => Ok(version),
+        false => Err(RollBackError::NoFiles(id)),
+    }
 }
 
 /// The version after the current one in a history that begins with the newest.
@@ -97,7 +107,8 @@ fn previous(history: &[PastVersion], current: &VersionId) -> Option<VersionId> {
 fn named(history: &[PastVersion], name: &str, wanted: String) -> Result<VersionId, RollBackError> {
     let name = || name.to_owned();
     let mut found = history.iter().filter(|past| past.id.0.starts_with(&wanted));
-    match (found.next().filter(|_| !wanted.is_empty()), found.next()) {
+    // Fewer could be the number of a version that is not published any more.
+    match (found.next().filter(|_| wanted.len() >= MIN_DIGITS), found.next()) {
         (Some(past), None) => Ok(past.id.clone()),
         (Some(_), Some(_)) => Err(RollBackError::Ambiguous { name: name(), wanted }),
         (None, _) => Err(RollBackError::NoSuchVersion { name: name(), wanted }),
@@ -127,12 +138,12 @@ mod tests {
 
     #[test]
     fn a_version_is_found_by_the_beginning_of_its_id() {
-        let all = history(&["c3", "ab2", "ab1"]);
+        let all = history(&["3000000000", "1234567892", "1234567891"]);
         let found = |wanted: &str| named(&all, "f", wanted.to_owned());
-        assert_eq!(found("c").unwrap().to_string(), "c3");
-        assert_eq!(found("ab1").unwrap().to_string(), "ab1");
-        assert!(matches!(found("ab"), Err(RollBackError::Ambiguous { .. })));
-        for none in ["", "x", "ab12"] {
+        assert_eq!(found("30000000").unwrap().to_string(), "3000000000");
+        assert_eq!(found("1234567891").unwrap().to_string(), "1234567891");
+        assert!(matches!(found("12345678"), Err(RollBackError::Ambiguous { .. })));
+        for none in ["", "3", "3000000", "x", "12345678910"] {
             assert!(matches!(found(none), Err(RollBackError::NoSuchVersion { .. })), "{none}");
         }
     }

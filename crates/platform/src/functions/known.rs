@@ -82,16 +82,33 @@ impl Known {
         self.aliases.values().cloned().collect()
     }
 
-    /// Makes another version current; returns the function as it was.
-    pub(super) fn advance(&mut self, function: Arc<Function>) -> Arc<Function> {
+    /// Makes another version current; returns the handlers that no version is run by any more.
+    pub(super) fn advance(&mut self, function: Arc<Function>) -> Vec<Arc<Handler>> {
+        let published = self.find_published(&function.current().id);
+        let published = published.and_then(|release| release.function.handler.clone());
+        let before = std::mem::replace(&mut self.function, Arc::clone(&function)).handler.clone();
         if let Some(handler) = &function.handler {
             // A published version that becomes current again is run in one way.
             self.run_by(&handler.id, Some(handler));
         }
-        let before = std::mem::replace(&mut self.function, function);
+        self.note_earlier(before.as_ref());
+        let mut left: Vec<_> = before.into_iter().chain(published).collect();
+        left.dedup();
+        left.retain(|handler| {
+            let now = self.find(&handler.id).and_then(|function| function.handler.as_ref());
+            // The same version may have other layers by now: of a newer Python, for example.
+            now != Some(handler)
+        });
+        left
+    }
+
+    fn find_published(&self, version: &VersionId) -> Option<&Release> {
+        self.releases.values().find(|release| release.function.current().id == *version)
+    }
+
+    fn note_earlier(&mut self, handler: Option<&Arc<Handler>>) {
         self.earlier.retain(|handler| handler.strong_count() > 0);
-        self.earlier.extend(before.handler.as_ref().map(Arc::downgrade));
-        before
+        self.earlier.extend(handler.map(Arc::downgrade));
     }
 
     /// Adds a published version; returns it.
@@ -112,7 +129,7 @@ impl Known {
     /// Removes a published version; returns it. Something may still run it.
     pub(super) fn unpublish(&mut self, number: u32) -> Option<Release> {
         let release = self.releases.remove(&number)?;
-        self.earlier.extend(release.function.handler.as_ref().map(Arc::downgrade));
+        self.note_earlier(release.function.handler.as_ref());
         Some(release)
     }
 

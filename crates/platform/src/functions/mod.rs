@@ -25,10 +25,11 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::SystemTime;
 
 use engine::Handler;
 use function::{Label, Qualifier, VersionId, WholeName};
-use sandbox::Layer;
+use sandbox::{Layer, chain};
 use store::{Bundles, FunctionRow, Functions, PastVersion, StoreError, Version};
 use thiserror::Error;
 
@@ -95,8 +96,8 @@ impl Function {
 pub struct Put {
     /// The function as it stands.
     pub function: Arc<Function>,
-    /// The function as it was before.
-    pub before: Option<Arc<Function>>,
+    /// Handlers that no version is run by any more.
+    pub left: Vec<Arc<Handler>>,
     /// Temporary functions that are gone for it.
     pub gone: Vec<Arc<Function>>,
 }
@@ -187,6 +188,8 @@ impl Registry {
 
     /// Notes how this machine runs a version, if that is kept. Writes a file.
     pub fn made(&self, handler: Arc<Handler>) -> Noted {
+        // A deploy of the same version waits: the file that is written last is of what is run.
+        let _store = self.store();
         let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
         let Some(known) = functions.get_mut(&handler.whole_name()) else { return Noted::Gone };
         if known.find(&handler.id).is_none() {
@@ -216,14 +219,22 @@ impl Registry {
     /// published. No deploy may be under way.
     ///
     /// # Errors
-    /// When the store or a directory cannot be read, or a file not be removed.
+    /// When a directory cannot be read, or a file not be removed.
     pub fn tidy(&self) -> Result<(), StoreError> {
-        let mut bundles = self.store().bundles()?;
         let functions = self.all();
+        let kept = self.store().bundles();
         let ids = functions.iter().map(|function| function.current().id.clone()).collect();
+        self.handlers.retain(&ids);
+        let mut bundles = match kept {
+            Ok(bundles) => bundles,
+            Err(error) => {
+                // An old version cannot be read: what it needs is not known, so nothing goes.
+                tracing::warn!(error = chain(&error), "unused bundles cannot be told");
+                return Ok(());
+            }
+        };
         // Those of temporary functions are in no store.
         bundles.extend(functions.iter().map(|function| function.current().record.bundle.clone()));
-        self.handlers.retain(&ids);
         self.bundles.retain(&bundles)
     }
 
@@ -327,33 +338,71 @@ impl Registry {
             self.handlers.write(&handler);
             store.put(&stored)?;
         }
+        Ok(self.keep(name, stored, handler, temporary))
+    }
+
+    /// Makes a version of a function that is there current again. None: the function was removed. Waits for the disk.
+    ///
+    /// # Errors
+    /// When the store refused; nothing has changed then.
+    pub fn put_back(
+        &self,
+        version: Version,
+        handler: Arc<Handler>,
+        updated: SystemTime,
+    ) -> Result<Option<Put>, StoreError> {
+        let stored = FunctionRow { current: Arc::new(version), updated };
+        let name = stored.current.record.whole_name();
+        let mut store = self.store();
+        if self.get(&name).is_none_or(|function| function.temporary) {
+            return Ok(None);
+        }
+        self.handlers.write(&handler);
+        store.put(&stored)?;
+        Ok(Some(self.keep(name, stored, handler, false)))
+    }
+
+    /// Puts a function's current version into memory. The caller holds the store.
+    fn keep(
+        &self,
+        name: WholeName,
+        stored: FunctionRow,
+        handler: Arc<Handler>,
+        temporary: bool,
+    ) -> Put {
         let function =
             Arc::new(Function { stored, temporary, handler: Some(handler), number: None });
         let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
         let gone = if temporary { make_room(&mut functions, &name) } else { Vec::new() };
         let used = self.uses.fetch_add(1, Ordering::Relaxed);
-        let before = match functions.entry(name) {
-            Entry::Occupied(mut known) => Some(known.get_mut().advance(Arc::clone(&function))),
+        let left = match functions.entry(name) {
+            Entry::Occupied(mut known) => known.get_mut().advance(Arc::clone(&function)),
             Entry::Vacant(place) => {
                 place.insert(Known::new(Arc::clone(&function), used));
-                None
+                Vec::new()
             }
         };
-        Ok(Put { function, before, gone })
+        Put { function, left, gone }
     }
 
-    /// Removes a function; returns what it was. Waits for the disk.
+    /// Removes a function; returns it at each of its versions, none when it was not there. `leaves` is told of them before
+    /// that, and no other can come meanwhile. Waits for the disk.
     ///
     /// # Errors
     /// When the store refused; nothing has changed then.
-    pub fn remove(&self, name: &WholeName) -> Result<Option<Arc<Function>>, StoreError> {
+    pub fn remove(
+        &self,
+        name: &WholeName,
+        leaves: impl FnOnce(&[Arc<Function>]),
+    ) -> Result<Vec<Arc<Function>>, StoreError> {
         let mut store = self.store();
-        let Some(function) = self.get(name) else { return Ok(None) };
+        let Some(function) = self.get(name) else { return Ok(Vec::new()) };
+        leaves(&self.versions(name));
         if !function.temporary {
             store.remove(name)?;
         }
         let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
-        Ok(functions.remove(name).map(|known| known.current()))
+        Ok(functions.remove(name).map(|known| known.versions()).unwrap_or_default())
     }
 
     /// One version of a function, whether or not calls can reach it. Waits for the disk.
@@ -362,6 +411,14 @@ impl Registry {
     /// When the store cannot be read.
     pub fn version(&self, name: &WholeName, id: &VersionId) -> Result<Option<Version>, StoreError> {
         self.store().version(name, id)
+    }
+
+    /// Whether the files of a version are still there. Waits for the disk.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn has_files(&self, version: &Version) -> Result<bool, StoreError> {
+        Ok(self.bundles.get(&version.record.bundle)?.is_some())
     }
 
     /// A function's versions, newest first. Waits for the disk.
@@ -473,8 +530,8 @@ pub(crate) mod tests {
         let full = registry.put(version("acme", "three"), handler("acme", "three"), false, 2);
         assert!(matches!(full, Err(RegistryError::Full { most: 2, .. })));
         assert!(registry.get(&named("three")).unwrap().temporary, "nothing has changed");
-        assert!(registry.remove(&named("three")).unwrap().is_some());
-        assert!(registry.remove(&named("three")).unwrap().is_none());
+        assert_eq!(registry.remove(&named("three"), |_| ()).unwrap().len(), 1);
+        assert_eq!(registry.remove(&named("three"), |_| ()).unwrap().len(), 0);
     }
 
     /// The record of a function without packages.

@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
 use engine::Engine;
-use function::{AliasName, WholeName};
+use function::{AliasName, Qualifier, WholeName};
 use store::millis::truncate;
 use store::{AliasRow, StoreError};
 use thiserror::Error;
@@ -131,11 +131,12 @@ impl Releases {
     ) -> Result<bool, ReleaseError> {
         let (name, usage) = (permit.function().clone(), Arc::clone(&self.usage));
         let removed = self.blocking(move |registry| {
-            let removed = registry.unpublish(&name, number)?;
-            if let Some(handler) = removed.as_ref().and_then(|function| function.handler.as_ref()) {
-                usage.leave(handler);
+            // Before it goes, so that its layers are in use all the while.
+            let published = registry.resolve(&name, &Qualifier::Number(number), || 0.0);
+            if let Some(handler) = published.and_then(|function| function.handler.clone()) {
+                usage.leave(&handler);
             }
-            Ok(removed)
+            registry.unpublish(&name, number)
         });
         let Some(function) = removed.await? else { return Ok(false) };
         let id = &function.current().id;
@@ -302,7 +303,6 @@ mod tests {
     use std::time::Duration;
 
     use engine::Handler;
-    use function::Qualifier;
     use store::Version;
     use store::memory::Memory;
 
@@ -313,15 +313,26 @@ mod tests {
         record("t", "f").whole_name()
     }
 
-    /// Deploys the version whose timeout is so many seconds.
-    fn deploy(registry: &Registry, number: u64) {
+    /// The version whose timeout is so many seconds, on a code layer of that name.
+    fn version(number: u64, code: &str) -> (Version, Arc<Handler>) {
         let mut record = record("t", "f");
         record.manifest.timeout = Duration::from_secs(number);
-        let (id, created, warnings) = (record.id(), SystemTime::now(), Vec::new());
+        let (id, created, warnings) = (record.id(), SystemTime::UNIX_EPOCH, Vec::new());
         let none = sandbox::Network::None;
-        let handler = crate::network_policy::tests::handler("t", "f", none, &[]);
+        let mut handler = crate::network_policy::tests::handler("t", "f", none, &[]);
+        handler.code = serde_json::from_value(format!("code/{code}").into()).unwrap();
         let handler = Arc::new(Handler { id: id.clone(), ..handler });
-        registry.put(Version { id, record, created, warnings }, handler, false, 9).unwrap();
+        (Version { id, record, created, warnings }, handler)
+    }
+
+    /// Deploys it; returns the handlers that no version is run by any more.
+    fn deploy_on(registry: &Registry, number: u64, code: &str) -> Vec<Arc<Handler>> {
+        let (version, handler) = version(number, code);
+        registry.put(version, handler, false, 9).unwrap().left
+    }
+
+    fn deploy(registry: &Registry, number: u64) {
+        drop(deploy_on(registry, number, "c"));
     }
 
     /// With versions 1 and 2 published, and 3 current.
@@ -445,5 +456,41 @@ mod tests {
         assert!(Arc::ptr_eq(numbered.handler.as_ref().unwrap(), &current));
         registry.unmake(&current);
         assert!(registry.versions(&name()).iter().filter(|one| one.handler.is_none()).count() == 2);
+    }
+
+    #[test]
+    fn a_deploy_leaves_the_handlers_that_no_version_is_run_by() {
+        let (dir, store) = (tempfile::tempdir().unwrap(), Memory::default());
+        let registry = published(&store, dir.path());
+        let left = |number, code| -> Vec<(u64, String)> {
+            let left = deploy_on(&registry, number, code);
+            let of = |handler: &Arc<Handler>| {
+                let numbers = [1, 2, 3, 4];
+                let number = numbers.into_iter().find(|n| version(*n, "c").0.id == handler.id);
+                (number.unwrap(), handler.code.to_string())
+            };
+            left.iter().map(of).collect()
+        };
+        let on = |code: &str| format!("code/{code}");
+        assert_eq!(left(3, "c"), [], "nothing has changed");
+        assert_eq!(left(3, "d"), [(3, on("c"))], "the same version on another layer");
+        assert_eq!(left(4, "c"), [(3, on("d"))], "another version");
+        assert_eq!(left(1, "c"), [(4, on("c"))], "a published one");
+        assert_eq!(left(2, "c"), [], "both are published");
+        assert_eq!(left(1, "d"), [(1, on("c"))], "published on one layer, current on another");
+        assert_eq!(left(1, "e"), [(1, on("d"))]);
+    }
+
+    #[test]
+    fn a_function_that_was_removed_is_not_rolled_back() {
+        let (dir, store) = (tempfile::tempdir().unwrap(), Memory::default());
+        let registry = published(&store, dir.path());
+        let back = || {
+            let (version, handler) = version(1, "c");
+            registry.put_back(version, handler, SystemTime::now()).unwrap()
+        };
+        assert_eq!(back().unwrap().function.manifest().timeout, Duration::from_secs(1));
+        registry.remove(&name(), |versions| assert_eq!(versions.len(), 3)).unwrap();
+        assert!(back().is_none() && registry.get(&name()).is_none());
     }
 }

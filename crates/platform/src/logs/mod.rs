@@ -367,7 +367,7 @@ mod tests {
         logs.flush().await;
         assert!(written(root.path()).contains("older"), "a version before is the function's still");
 
-        registry.remove(&name()).unwrap();
+        registry.remove(&name(), |_| ()).unwrap();
         logs.remove_unless(&name(), || false).await;
         logs.write(old.clone());
         logs.write(older.clone());
@@ -394,7 +394,7 @@ mod tests {
         let logs = start(root.path(), &registry);
         logs.write(old.clone());
         logs.flush().await;
-        registry.remove(&name()).unwrap();
+        registry.remove(&name(), |_| ()).unwrap();
         deploy(&registry, &new);
         logs.remove_unless(&name(), || true).await;
         // In this order: the new one has a bucket, and the writer alone can tell them apart.

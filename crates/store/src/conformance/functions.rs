@@ -138,6 +138,11 @@ pub fn the_newest_versions_and_the_current_one_are_kept<B: Backend>() {
     put(&backend, &[row("acme", "f", 1)]);
     kept.push(past("acme", "f", 1));
     assert_eq!(history(&backend, "acme", "f"), kept);
+    put(&backend, &[row("acme", "f", newest + 1)]);
+    let with_the_one_before = history(&backend, "acme", "f");
+    assert!(with_the_one_before.contains(&past("acme", "f", 1)), "it was current until now");
+    put(&backend, &[row("acme", "f", newest + 2)]);
+    assert!(!history(&backend, "acme", "f").contains(&past("acme", "f", 1)));
     assert_eq!(history(&backend, "acme", "g").len(), 1, "another function's stay");
 }
 

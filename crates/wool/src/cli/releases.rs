@@ -17,7 +17,7 @@ pub struct Versions {
 pub struct Publish {
     /// The function's name
     pub name: String,
-    /// What to remember about the version
+    /// What to remember about the version; one that has the newest number already keeps what it has
     #[arg(short, long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub description: String,
 }
@@ -65,12 +65,13 @@ pub enum Alias {
 /// The arguments of `wool rollback`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Examples:\n  wool rollback report            the version that was deployed before\n  wool rollback report 3          a published version\n  wool rollback report 9f2c       a version whose id begins so"
+    after_help = "Examples:\n  wool rollback report            the version that was first deployed before the current one\n  wool rollback report 3          a published version\n  wool rollback report 9f2c60d1   a version whose id begins so"
 )]
 pub struct RollBack {
     /// The function's name
     pub name: String,
-    /// A published version's number, or the beginning of a version's id [default: the version deployed before]
+    /// A published version's number, or at least the first 8 digits of a version's id [default: the version that was first
+    /// deployed before the current one]
     pub version: Option<String>,
 }
 

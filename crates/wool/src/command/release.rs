@@ -39,7 +39,7 @@ fn table(function: &FunctionDetail) -> String {
         for alias in &function.aliases {
             let canary = alias.canary.filter(|canary| has(canary.number));
             if let Some(Canary { share, .. }) = canary {
-                names.push(format!("{} ({}%)", alias.name, share * 100.0));
+                names.push(format!("{} ({}%)", alias.name, (share * 1e4).round() / 100.0));
             } else if has(alias.number) {
                 names.push(alias.name.clone());
             }
