@@ -80,7 +80,7 @@ pub enum InvokeError {
     /// The function is there, and has no such version.
     #[error("{} has no version or alias {qualifier}: see `wool versions {}`", .name.name(), .name.name())]
     UnknownVersion {
-        /// The function.
+        /// The function that is there.
         name: WholeName,
         /// What names no version of it.
         qualifier: Qualifier,

@@ -49,7 +49,7 @@ pub struct PastVersion {
 pub struct PublishedVersion {
     /// 1 for the function's first.
     pub number: u32,
-    /// The version.
+    /// The version under that number.
     pub version: Arc<Version>,
     /// When it was published, to the millisecond.
     pub published: SystemTime,
@@ -60,7 +60,7 @@ pub struct PublishedVersion {
 /// A name for a published version, which can be pointed at another one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AliasRow {
-    /// The alias.
+    /// The alias's own name.
     pub name: AliasName,
     /// The number of the version that it points to.
     pub number: u32,

@@ -29,6 +29,7 @@ mod permitted;
 mod queries;
 mod releases;
 mod reply;
+mod rollback;
 mod run;
 mod secrets;
 mod status;
@@ -68,9 +69,8 @@ pub use entrance::TENANT;
 pub use error::{ApiError, ErrorBody, ErrorDetail};
 pub use functions::{FunctionDetail, FunctionList, FunctionSummary};
 pub use lines::MOST as MOST_LINES;
-pub use releases::{
-    AliasRequest, AliasSummary, Canary, PublishRequest, ReleaseSummary, RollBackRequest,
-};
+pub use releases::{AliasRequest, AliasSummary, Canary, PublishRequest, ReleaseSummary};
+pub use rollback::RollBackRequest;
 pub use run::random_id;
 pub use run::{INVOCATION, START};
 pub use secrets::{SecretList, SecretSummary};
@@ -150,7 +150,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(releases::publish))
         .routes(routes!(releases::unpublish))
         .routes(routes!(releases::set_alias, releases::remove_alias))
-        .routes(routes!(releases::roll_back))
+        .routes(routes!(rollback::roll_back))
         .routes(routes!(run::run))
         .routes(routes!(secrets::list))
         .routes(routes!(secrets::put, secrets::delete))

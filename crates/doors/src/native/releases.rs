@@ -1,4 +1,4 @@
-//! `/v1/functions/{name}/versions`, `/aliases`, `/rollback`: published versions, names for them, and the way back.
+//! `/v1/functions/{name}/versions`, `/aliases`: published versions, and names for them.
 
 use std::sync::Arc;
 
@@ -8,8 +8,6 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::{Extension, Json};
 use platform::access::to;
-use platform::deploy::progress::Silent;
-use platform::deploy::{Earlier, Order, RollBackError};
 use platform::functions::{Alias, Release, ReleaseError};
 use platform::logs::stamp;
 use sandbox::chain;
@@ -20,9 +18,7 @@ use utoipa::ToSchema;
 
 use super::act::Act;
 use super::budget::Budgets;
-use super::deploys::deploy;
 use super::error::ApiError;
-use super::functions::FunctionDetail;
 use super::{App, ErrorBody, Permitted, body};
 
 /// Longest request that is read at all, in bytes.
@@ -44,7 +40,7 @@ pub struct ReleaseSummary {
 /// A name for a published version.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AliasSummary {
-    /// The alias.
+    /// The alias's name.
     pub name: String,
     /// The number of the version that it points to.
     pub number: u32,
@@ -88,16 +84,6 @@ pub struct AliasRequest {
     /// What its author says of it, at most 256 bytes.
     #[serde(default)]
     pub description: String,
-}
-
-/// Which version is to be current again.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RollBackRequest {
-    /// A published version's number, or at least the first eight digits of a version's id; without it the version that was first deployed
-    /// before the current one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub version: Option<String>,
 }
 
 impl From<Release> for ReleaseSummary {
@@ -252,34 +238,8 @@ pub(super) async fn remove_alias(
     act.carry_out(work).await
 }
 
-/// Make an earlier version of a function current again. Published versions and aliases stay as they are.
-#[utoipa::path(post, path = "/v1/functions/{name}/rollback", tag = "versions",
-    params(("name" = String, Path, description = "the function's name")),
-    request_body = Option<RollBackRequest>,
-    responses(
-        (status = 200, description = "the function at that version", body = FunctionDetail),
-        (status = 400, description = "the request is not valid", body = ErrorBody),
-        (status = 404, description = "no such function or version", body = ErrorBody),
-        (status = 409, description = "several versions begin like that", body = ErrorBody),
-        (status = 503, description = "the machine cannot make it", body = ErrorBody),
-    ))]
-pub(super) async fn roll_back(
-    State(app): State<Arc<App>>,
-    Permitted(permit): Permitted<to::RollBack>,
-    Extension(act): Extension<Arc<Act>>,
-    Extension(budgets): Extension<Budgets>,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Json<FunctionDetail>, ApiError> {
-    let held = budgets.run.hold(permit.tenant().as_str());
-    let request: Option<RollBackRequest> = read(&app, &headers, body, held).await?;
-    let wanted = request.unwrap_or_default().version.map_or(Earlier::Previous, Earlier::Named);
-    let version = app.deployer.earlier(&permit, wanted).await?;
-    deploy(app, Order::roll_back(&permit, version), Silent, act).await.map(Json)
-}
-
 /// Reads a request that is JSON, or nothing.
-async fn read<T: DeserializeOwned>(
+pub(super) async fn read<T: DeserializeOwned>(
     app: &App,
     headers: &HeaderMap,
     body: Body,
@@ -325,22 +285,6 @@ impl From<ReleaseError> for ApiError {
             }
             ReleaseError::Share(_) | ReleaseError::Description(_) => bad_version(message),
             ReleaseError::Store(_) | ReleaseError::BrokeOff => Self::internal(message),
-        }
-    }
-}
-
-impl From<RollBackError> for ApiError {
-    fn from(error: RollBackError) -> Self {
-        let message = chain(&error);
-        match error {
-            RollBackError::Unknown(name) => Self::unknown_function(name.name()),
-            RollBackError::NoEarlier(_)
-            | RollBackError::NoSuchVersion { .. }
-            | RollBackError::NoFiles(_) => {
-                Self::new(StatusCode::NOT_FOUND, "unknown-version", message)
-            }
-            RollBackError::Ambiguous { .. } => Self::new(StatusCode::CONFLICT, "conflict", message),
-            RollBackError::Store(_) | RollBackError::BrokeOff => Self::internal(message),
         }
     }
 }

@@ -45,7 +45,7 @@ pub enum Demand {
     /// From the moment at which the first token is made; removing the last one changes nothing.
     #[default]
     Auto,
-    /// Always.
+    /// Always, from the worker's first start on.
     Required,
     /// Never: every user of this machine may call every function. Only on a loopback address.
     Off,

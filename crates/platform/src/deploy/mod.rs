@@ -96,7 +96,7 @@ pub struct Deployer {
     quotas: Arc<Quotas>,
     vault: Arc<Vault>,
     logs: Option<Arc<Logs>>,
-    /// By tenant.
+    /// Deploys at a time, shared by tenants.
     turns: Arc<Shares>,
     under_way: UnderWay,
     index_timeout: Duration,

@@ -47,7 +47,7 @@ pub enum RollBackError {
     Ambiguous {
         /// The function's name.
         name: String,
-        /// The beginning.
+        /// The beginning of an id.
         wanted: String,
     },
     /// The store failed.

@@ -55,7 +55,7 @@ pub struct Function {
 }
 
 impl Function {
-    /// The version.
+    /// The version that the function is at.
     #[must_use]
     pub fn current(&self) -> &Version {
         &self.stored.current

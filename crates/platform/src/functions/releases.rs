@@ -70,9 +70,9 @@ pub enum ReleaseError {
     Aliased {
         /// The function's name.
         name: String,
-        /// The version.
+        /// The version that stays.
         number: u32,
-        /// The alias.
+        /// The alias in its way.
         alias: AliasName,
     },
     /// The second version of an alias is no canary.

@@ -57,7 +57,7 @@ pub enum Alias {
     Rm {
         /// The function's name
         name: String,
-        /// The alias
+        /// The name of the alias
         alias: String,
     },
 }

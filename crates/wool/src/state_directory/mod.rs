@@ -102,7 +102,7 @@ pub enum StateError {
         "{path} is gone or empty, and these are there: {left}; restore it from a backup, or remove these to give up all functions"
     )]
     NoFunctions {
-        /// The database.
+        /// The file that is missing.
         path: PathBuf,
         /// The directories that hold something of functions.
         left: String,
