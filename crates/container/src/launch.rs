@@ -147,12 +147,18 @@ pub async fn launch(options: &WardenOptions) -> Result<(OwnedFd, WardenProcess),
             Pid::from_raw(pid).ok_or_else(|| broken(io::ErrorKind::InvalidInput.into()))?;
         let warden = pidfd_open(warden, PidfdFlags::empty()).map_err(io::Error::from);
         let warden = warden.and_then(watch).map_err(broken)?;
-        let socket = tokio::select! {
-            accepted = accept(&listener) => accepted.map_err(broken)?,
-            _ = warden.readable() => return Err(LaunchError::Ended { status: "unknown".to_owned() }),
+        let socket = loop {
+            let socket = tokio::select! {
+                accepted = accept(&listener) => accepted.map_err(broken)?,
+                _ = warden.readable() => return Err(LaunchError::Ended { status: "unknown".to_owned() }),
+            };
+            // The warden of another start that lost the race for this directory ends when its
+            // connection does, and lets the awaited one go on.
+            if checked(&socket).map_err(broken)??.as_raw_nonzero().get() == pid {
+                break socket;
+            }
         };
         let _ = std::fs::remove_file(&path);
-        checked(&socket).map_err(broken)??;
         return Ok((socket, WardenProcess::Detached(warden)));
     }
     let mut command = as_root(&options.program)?;

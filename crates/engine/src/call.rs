@@ -206,8 +206,12 @@ impl CallError {
                     text.push('\n');
                 }
             }
-            Self::Died(_) | Self::TimedOut { .. } | Self::BadAnswer(_) | Self::NoSecrets(_) => {}
-            Self::Busy { .. } | Self::NoSandbox(_) | Self::Lost | Self::Stopping => return None,
+            Self::Died(_) | Self::TimedOut { .. } | Self::BadAnswer(_) => {}
+            Self::Busy { .. }
+            | Self::NoSandbox(_)
+            | Self::NoSecrets(_)
+            | Self::Lost
+            | Self::Stopping => return None,
         }
         Some(text)
     }

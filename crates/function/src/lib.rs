@@ -31,7 +31,7 @@ pub use limits::Limits;
 pub use manifest::{Convention, Manifest};
 pub use name::{FunctionName, MAX_NAME, NameError};
 pub use network::{Destination, Network};
-pub use qualifier::{AliasName, LATEST, Qualifier, QualifierError};
+pub use qualifier::{AliasName, LATEST, MAX_ALIAS, Qualifier, QualifierError};
 pub use quantity::{Bytes, Cpus, Span};
 pub use version::{BundleDigest, DigestError, PackageLock, VersionId, VersionRecord};
 pub use whole_name::{WholeName, directory};

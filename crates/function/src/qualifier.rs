@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// Longest name of an alias, in bytes.
-const MAX_ALIAS: usize = 128;
+pub const MAX_ALIAS: usize = 128;
 
 /// The current version, in a text where a qualifier stands.
 pub const LATEST: &str = "$LATEST";

@@ -17,10 +17,12 @@ use super::actions;
 const TOKEN: &str = "token";
 
 /// Texts that stand in paths, with the expression that all good ones match.
-const NAMES: [(&str, &str, usize); 3] = [
+const NAMES: [(&str, &str, usize); 4] = [
     ("name", "^[A-Za-z0-9][A-Za-z0-9_-]*$", function::MAX_NAME),
     ("key", "^[A-Za-z_][A-Za-z0-9_]*$", platform::secrets::KEY_BYTES),
     ("token", "^[A-Za-z0-9][A-Za-z0-9_-]*$", function::MAX_NAME),
+    // Not digits alone.
+    ("alias", "^[A-Za-z0-9_-]*[A-Za-z_-][A-Za-z0-9_-]*$", function::MAX_ALIAS),
 ];
 
 /// Takes a body or none: a call without one has an empty event, and a secret may be empty.

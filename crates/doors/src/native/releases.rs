@@ -58,8 +58,10 @@ pub struct AliasSummary {
 #[serde(deny_unknown_fields)]
 pub struct Canary {
     /// The number of a published version.
+    #[schema(minimum = 1)]
     pub number: u32,
-    /// Its share of the calls: above 0, at most 1.
+    /// Its share of the calls.
+    #[schema(exclusive_minimum = 0, maximum = 1)]
     pub share: f64,
 }
 
@@ -67,8 +69,9 @@ pub struct Canary {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PublishRequest {
-    /// What its author says of it, at most 256 bytes.
+    /// What its author says of it.
     #[serde(default)]
+    #[schema(max_length = 256)]
     pub description: String,
 }
 
@@ -77,12 +80,14 @@ pub struct PublishRequest {
 #[serde(deny_unknown_fields)]
 pub struct AliasRequest {
     /// The number of a published version.
+    #[schema(minimum = 1)]
     pub number: u32,
     /// A second version, which gets a share of the calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<Canary>,
-    /// What its author says of it, at most 256 bytes.
+    /// What its author says of it.
     #[serde(default)]
+    #[schema(max_length = 256)]
     pub description: String,
 }
 
@@ -238,7 +243,7 @@ pub(super) async fn remove_alias(
     act.carry_out(work).await
 }
 
-/// Reads a request that is JSON, or nothing.
+/// Reads a request that is JSON; `null` and an empty body ask for nothing in particular.
 pub(super) async fn read<T: DeserializeOwned>(
     app: &App,
     headers: &HeaderMap,
@@ -251,7 +256,7 @@ pub(super) async fn read<T: DeserializeOwned>(
         return Ok(None);
     }
     let bad = |error| bad_version(format!("the body is not what this path takes: {error}"));
-    serde_json::from_slice(&body).map(Some).map_err(bad)
+    serde_json::from_slice(&body).map_err(bad)
 }
 
 /// The last name of a path: of an alias, or a version's number.

@@ -37,6 +37,11 @@ const VERSION: HeaderName = HeaderName::from_static("lambswool-version");
 #[into_params(parameter_in = Query)]
 pub(super) struct RunQuery {
     /// A published version's number, or an alias; the current version without it.
+    #[param(
+        min_length = 1,
+        max_length = 128,
+        pattern = r"^(\$LATEST|[1-9][0-9]{0,8}|[A-Za-z0-9_-]*[A-Za-z_-][A-Za-z0-9_-]*)$"
+    )]
     qualifier: Option<String>,
 }
 

@@ -25,7 +25,7 @@ const MAX_RELEASES: usize = 100;
 /// Most aliases of one function.
 const MAX_ALIASES: usize = 100;
 
-/// Longest description, in bytes.
+/// Longest description, in characters.
 const MAX_DESCRIPTION: usize = 256;
 
 /// Where an alias is to point.
@@ -35,7 +35,7 @@ pub struct Alias {
     pub number: u32,
     /// A second version, and the share of the calls that it gets.
     pub canary: Option<(u32, f64)>,
-    /// What its author says of it, at most 256 bytes.
+    /// What its author says of it, at most 256 characters.
     pub description: String,
 }
 
@@ -81,7 +81,7 @@ pub enum ReleaseError {
     )]
     Share(u32),
     /// A text is longer than is kept.
-    #[error("the description has {0} bytes: it may have {MAX_DESCRIPTION}")]
+    #[error("the description has {0} characters: it may have {MAX_DESCRIPTION}")]
     Description(usize),
     /// The store failed.
     #[error(transparent)]
@@ -240,11 +240,6 @@ impl Registry {
     ) -> Result<AliasRow, ReleaseError> {
         let Alias { number, canary, description } = to;
         check_description(&description)?;
-        if let Some((other, share)) = canary
-            && (other == number || !(share > 0.0 && share <= 1.0))
-        {
-            return Err(ReleaseError::Share(number));
-        }
         let mut store = self.store();
         let named = [Some(number), canary.map(|(other, _)| other)];
         let lacking = |known: &Known| {
@@ -255,6 +250,11 @@ impl Registry {
             .ok_or_else(|| ReleaseError::Unknown(name.clone()))?;
         if let Some(number) = lacking {
             return Err(ReleaseError::Unpublished { name: name.name().to_owned(), number });
+        }
+        if let Some((other, share)) = canary
+            && (other == number || !(share > 0.0 && share <= 1.0))
+        {
+            return Err(ReleaseError::Share(number));
         }
         if aliases.len() >= MAX_ALIASES && aliases.iter().all(|row| row.name != alias) {
             return Err(too_many(name, "aliases", MAX_ALIASES));
@@ -287,7 +287,7 @@ impl Registry {
 }
 
 fn check_description(description: &str) -> Result<(), ReleaseError> {
-    match description.len() {
+    match description.chars().count() {
         0..=MAX_DESCRIPTION => Ok(()),
         long => Err(ReleaseError::Description(long)),
     }

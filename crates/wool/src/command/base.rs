@@ -11,7 +11,7 @@ use crate::state_directory::State;
 use function::quantity::Bytes;
 
 pub(super) fn base(global: &Global, command: &Base) -> Result<()> {
-    let state = State::open(&state_root(global))?;
+    let state = State::open(&state_root(global)?)?;
     let store = Store::open(state.root())?;
     match command {
         Base::Build { python } => build(global, &store, python.as_deref()),

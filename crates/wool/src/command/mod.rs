@@ -31,7 +31,7 @@ use hyper::StatusCode;
 
 use crate::cli::{Cli, Command, Global, Unikernel};
 use crate::client::{Client, ClientError};
-use crate::config::{Config, Flags};
+use crate::config::{Config, ConfigError, Flags};
 use crate::doctor;
 use crate::state_directory as state;
 use doors::native as api;
@@ -77,7 +77,9 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Tls(tls) => tls::tls(&global, &tls),
         Command::Base(base) => base::base(&global, &base),
         Command::Doctor(doctor) => {
-            doctor::doctor(&state_root(&global), doctor.microvm, global.json)
+            // What is wrong with the settings is one of the things that it tells.
+            let root = state_root(&global).unwrap_or_else(|_| state::default_root());
+            doctor::doctor(&root, doctor.microvm, global.json)
         }
         Command::Completions { shell } => {
             let mut script = Vec::new();
@@ -101,16 +103,30 @@ fn client_side<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 fn client(global: &Global) -> Result<Client> {
     let client = match &global.url {
         Some(url) => Client::at(url)?,
-        None => Client::of(&state_root(global)),
+        None => Client::of(&state_root(global)?),
     };
     let client = client.with_token(token::shown(global)?).trusting(global.ca.clone());
     Ok(client.for_tenant(global.tenant.clone()))
 }
 
 /// The state directory that was said, or the one that a worker of this user would take.
-fn state_root(global: &Global) -> PathBuf {
-    let configured = || Config::read(&Flags::default()).map(|config| config.state);
-    global.state.clone().or_else(|| configured().ok()).unwrap_or_else(state::default_root)
+///
+/// # Errors
+/// When the settings that say so are not valid: another directory may be another worker's.
+fn state_root(global: &Global) -> Result<PathBuf> {
+    if let Some(state) = &global.state {
+        return Ok(state.clone());
+    }
+    match Config::read(&Flags::default()) {
+        Ok(config) => Ok(config.state),
+        // Settings of root's worker, which this user may not read.
+        Err(ConfigError::Unreadable { source, .. })
+            if source.kind() == io::ErrorKind::PermissionDenied =>
+        {
+            Ok(state::default_root())
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn status_of(error: &anyhow::Error) -> u8 {

@@ -20,7 +20,7 @@ use crate::worker::wiring as parts;
 use platform::deploy::progress::Progress as _;
 
 pub(super) async fn down(global: &Global, down: &Down) -> Result<()> {
-    let root = state_root(global);
+    let root = state_root(global)?;
     let _owner = AsOwner::of(&root)?;
     let stopped = match State::existing(&root)? {
         Some(state) => stop(&state, down.timeout.0).await?.0,
@@ -77,7 +77,7 @@ async fn stop(state: &State, timeout: Duration) -> Result<(bool, Hold)> {
 }
 
 pub(super) async fn clean(global: &Global, clean: &Clean) -> Result<()> {
-    let named = state_root(global);
+    let named = state_root(global)?;
     let root = resolved(&named)?;
     let owner = AsOwner::of(&root)?;
     let Some(state) = State::existing(&root)? else {

@@ -16,7 +16,7 @@ pub(super) fn tls(global: &Global, tls: &Tls) -> Result<()> {
     let Tls::SelfSigned { names, dir, force } = tls;
     let dir = match dir {
         Some(dir) => std::path::absolute(dir)?,
-        None => State::open(&state_root(global))?.root().join("tls"),
+        None => State::open(&state_root(global)?)?.root().join("tls"),
     };
     let (certificate, key) = self_signed(names)?;
     DirBuilder::new()

@@ -86,12 +86,12 @@ impl Offline {
 
 /// As whose owner the state directory is looked at; at a URL there is none.
 fn as_owner(global: &Global) -> Result<Option<AsOwner>> {
-    if global.url.is_some() { Ok(None) } else { AsOwner::of(&state_root(global)) }
+    if global.url.is_some() { Ok(None) } else { AsOwner::of(&state_root(global)?) }
 }
 
 /// Opens the tokens where no worker runs; of a directory that lost them only to make new ones (`makes`).
 async fn without_worker(global: &Global, makes: bool) -> Result<Option<Offline>> {
-    let root = state_root(global);
+    let root = state_root(global)?;
     // Who may speak to the worker need not be one who may open its files.
     if global.url.is_some() || Client::of(&root).healthy().await {
         return Ok(None);
@@ -120,6 +120,10 @@ async fn create(global: &Global, wanted: &TokenCreate) -> Result<()> {
         functions: wanted.functions.clone(),
         lifetime: wanted.expires.map(|span| span.0.as_secs_f64()),
     };
+    // Before the database of tokens is made for it: one without a token lets callers in.
+    if let Err(error) = request.clone().read() {
+        anyhow::bail!("{}", error.detail().message);
+    }
     // Before there is a token, which could not be shown again.
     let output = wanted.output.as_ref().map(|file| Ok::<_, anyhow::Error>((make(file)?, file)));
     let output = output.transpose()?;

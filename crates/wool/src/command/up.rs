@@ -116,7 +116,9 @@ fn settings(global: &Global, up: &Up) -> Result<Config> {
 /// all the same.
 pub(super) async fn start_beside_others(global: &Global) -> Result<()> {
     let listen = Config::read(&flags(global, &Up::default()))?.listen;
-    let free = std::net::TcpListener::bind(listen).is_ok();
+    // Another error is the worker's own to tell.
+    let bound = std::net::TcpListener::bind(listen);
+    let free = !bound.is_err_and(|error| error.kind() == std::io::ErrorKind::AddrInUse);
     let elsewhere = std::net::SocketAddr::new(listen.ip(), 0).to_string();
     let up = Up { listen: (!free).then_some(elsewhere), ..Up::default() };
     let Address { url, .. } = start_in_background(global, &up, Another::Used).await?;

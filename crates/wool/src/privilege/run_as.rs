@@ -85,7 +85,7 @@ pub(crate) fn start_over(user: &User, config: &Config, up: &Up) -> anyhow::Error
     });
     match prepared {
         Ok(mut worker) => {
-            let error = match become_account(user, config) {
+            let error = match become_account(user, config, up) {
                 Ok(()) => anyhow::Error::new(worker.exec()),
                 Err(error) => error,
             };
@@ -123,14 +123,26 @@ fn prepare(user: &User, config: &Config, up: &Up) -> Result<Command> {
 
 /// Takes the account's ids and groups, for good. The group of `admin_group` is among them, of which the account need not be
 /// a member: the worker gives its socket to it.
-fn become_account(user: &User, config: &Config) -> Result<()> {
+///
+/// # Errors
+/// When the group is root's, or the account could have named it itself.
+fn become_account(user: &User, config: &Config, up: &Up) -> Result<()> {
     let name = CString::new(user.name.as_str())?;
     let mut groups = getgrouplist(&name, user.gid).context("cannot read its groups")?;
     // A group that does not exist is told by the worker.
     let admin = config.admin_group.as_deref().map(Group::from_name).transpose()?.flatten();
-    groups.extend(admin.map(|group| group.gid));
+    if let Some(Group { name, gid, .. }) = admin.filter(|admin| !groups.contains(&admin.gid)) {
+        let file = Config::file(&Flags { config: up.config.clone(), ..Flags::default() });
+        let is_roots = |file: std::path::PathBuf| roots_alone(&file);
+        if gid.as_raw() == 0 || !file.map_or(Ok(true), is_roots)? {
+            bail!(
+                "{} does not become a member of {name} for `admin_group`: name a group other than root's, in a file that only root can change",
+                user.name
+            );
+        }
+        groups.push(gid);
+    }
     groups.retain(|group| *group != user.gid);
-    groups.dedup();
     setgroups(&groups)?;
     setresgid(user.gid, user.gid, user.gid)?;
     Ok(setresuid(user.uid, user.uid, user.uid)?)

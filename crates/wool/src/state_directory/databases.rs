@@ -45,7 +45,7 @@ impl State {
     /// # Errors
     /// When `access.sqlite` is lost.
     pub(crate) fn check_tokens(&self) -> Result<(), StateError> {
-        let others = [self.functions(), self.secrets(), self.audit()];
+        let others = [self.functions(), self.secrets(), self.audit(), self.root.join(OLD_REGISTRY)];
         match others.iter().any(|other| is_database(other)) && !is_database(&self.access()) {
             true => Err(StateError::NoTokens(self.access())),
             false => Ok(()),
@@ -64,13 +64,16 @@ impl State {
 
     /// What a worker without functions would remove.
     fn left_of_functions(&self) -> Vec<PathBuf> {
-        let holds = |path: &PathBuf, is_one: fn(&fs::DirEntry) -> bool| {
+        let holds = |path: &PathBuf, is_one: &dyn Fn(&fs::DirEntry) -> bool| {
             fs::read_dir(path).is_ok_and(|all| all.flatten().any(|entry| is_one(&entry)))
         };
         let is_directory = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+        // A file system of its own brings it (ext4).
+        let is_ours = |entry: &fs::DirEntry| entry.file_name() != "lost+found";
         let mut left = vec![self.bundles(), self.handlers()];
-        left.retain(|path| holds(path, |_| true));
-        left.extend(Some(self.logs()).filter(|path| holds(path, is_directory)));
+        left.retain(|path| holds(path, &is_ours));
+        let is_log = |entry: &fs::DirEntry| is_ours(entry) && is_directory(entry);
+        left.extend(Some(self.logs()).filter(|path| holds(path, &is_log)));
         left
     }
 }
