@@ -62,7 +62,7 @@ pub(super) struct Held {
 }
 
 impl Budget {
-    /// A budget of which each request takes `least` or more.
+    /// A budget. Each request counts as `least` units, or as more.
     pub(super) fn new(shares: Arc<Shares>, least: u64, told: &'static str) -> Self {
         Self { shares, least, told }
     }

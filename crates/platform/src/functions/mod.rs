@@ -50,7 +50,7 @@ pub struct Function {
     pub temporary: bool,
     /// How this machine runs the version; none until that was made here.
     pub handler: Option<Arc<Handler>>,
-    /// The version's number, of a function that was found by a number or an alias.
+    /// The version's number, where a number or an alias was asked for.
     pub number: Option<u32>,
 }
 

@@ -42,7 +42,7 @@ impl Shares {
         Self::capped(most, u64::MAX)
     }
 
-    /// `most` units for all owners together, of which one owner has `each` at most.
+    /// `most` units for all owners together. One owner has at most `each`.
     #[must_use]
     pub fn capped(most: u64, each: u64) -> Arc<Self> {
         Arc::new(Self { most, each, taken: Mutex::default(), returned: Notify::new() })

@@ -66,7 +66,7 @@ pub enum StockError {
 pub struct Stocked {
     /// The wheel on disk.
     pub wheel: Wheel,
-    /// Functions of which a current or published version locked it, by name.
+    /// Functions with a current or published version that locked it, by name.
     pub functions: Vec<String>,
     /// When it was last used.
     pub used: SystemTime,

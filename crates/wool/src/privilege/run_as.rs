@@ -121,8 +121,8 @@ fn prepare(user: &User, config: &Config, up: &Up) -> Result<Command> {
     Ok(worker)
 }
 
-/// Takes the account's ids and groups, for good. The group of `admin_group` is among them, of which the account need not be
-/// a member: the worker gives its socket to it.
+/// Takes the account's ids and groups, for good, and joins the group of `admin_group`: the worker gives its socket to that
+/// group. The account need not be a member.
 ///
 /// # Errors
 /// When the group is root's, or the account could have named it itself.
