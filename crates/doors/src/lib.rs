@@ -1,18 +1,25 @@
-//! HTTP: the door, and the API behind it.
+//! HTTP: the door, and the APIs behind it.
 //!
 //! ```text
-//!   bytes ──► door (listen, TLS, connections, heads) ──► native (who asks, routes, bodies) ──► platform ──► bytes
+//!   bytes ──► door (listen, TLS, connections, heads) ──► request (who asks, audit, bodies) ──► native ──► platform ──► bytes
 //! ```
-//! `native` is Lambswool's own API. `door` calls it back for one thing: refusals that no route has made.
+//! `native` is Lambswool's own API. A refusal is an [`error::ApiError`] everywhere.
 
 #![forbid(unsafe_code)]
 
+mod app;
 pub mod door;
+pub mod error;
 pub mod native;
+mod request;
 
 use function::{Bytes, Span};
 
 use platform::access::Demand;
+
+pub use app::{App, Listener};
+pub use request::Budgets;
+pub use request::entrance::TENANT;
 
 /// What the operator says of requests.
 #[derive(Clone, Copy, Debug)]

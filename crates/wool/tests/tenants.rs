@@ -5,7 +5,7 @@ mod world;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use doors::native::TENANT;
+use doors::TENANT;
 use function::Label;
 use hyper::{Method, header};
 use platform::access::Secret;

@@ -26,7 +26,7 @@ use std::task::{Context, Poll, ready};
 use axum::http::{HeaderMap, StatusCode, header};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::native::ApiError;
+use crate::error::ApiError;
 
 /// Bytes of a line that are looked at. A length that takes more is none.
 const LINE: usize = 256;

@@ -40,7 +40,7 @@ use tokio_util::sync::CancellationToken;
 use crate::door::connections::{Connections, Seat, Visit};
 use crate::door::heads::{Heads, Watched};
 use crate::door::slow_reader::Paced;
-use crate::native as api;
+use crate::error::ApiError;
 use platform::access::Remote;
 
 /// Connections that the kernel keeps until they are accepted; it takes at most `net.core.somaxconn` of them.
@@ -142,7 +142,7 @@ pub async fn serve<L: Listener>(
     remote_of: impl Fn(&L::Io, &L::Addr) -> Remote,
 ) {
     let Behind { router, most, spare, patience } = behind;
-    let (connections, refusal) = (Connections::new(most), api::refusal());
+    let connections = Connections::new(most);
     // However fast they come, no more descriptors than these.
     let descriptors = Arc::new(Semaphore::new(most + spare));
     let mut open = JoinSet::new();
@@ -156,7 +156,7 @@ pub async fn serve<L: Listener>(
             arrived = arrival => arrived,
             Some(_) = open.join_next() => continue,
         };
-        let (router, refusal, leave) = (router.clone(), refusal.clone(), stop.child_token());
+        let (router, leave) = (router.clone(), stop.child_token());
         let remote = remote_of(&stream, &address);
         let seat = connections.seat(leave.clone());
         open.spawn(async move {
@@ -167,7 +167,7 @@ pub async fn serve<L: Listener>(
                     let behind = (router, remote, heads);
                     attend(TokioIo::new(stream), behind, &seat, &leave, patience).await;
                 }
-                None => refuse(TokioIo::new(stream), refusal).await,
+                None => refuse(TokioIo::new(stream)).await,
             }
             drop(descriptor);
         });
@@ -217,9 +217,9 @@ async fn attend(
     }
 }
 
-async fn refuse(stream: impl hyper::rt::Read + hyper::rt::Write + Unpin, refusal: Router) {
-    let answer = service_fn(|request: Request<Incoming>| {
-        TowerToHyperService::new(refusal.clone()).call(request.map(Body::new))
+async fn refuse(stream: impl hyper::rt::Read + hyper::rt::Write + Unpin) {
+    let answer = service_fn(async |_: Request<Incoming>| {
+        Ok::<_, Infallible>(ApiError::too_many_connections().into_response())
     });
     let connection = http1::Builder::new()
         .keep_alive(false)

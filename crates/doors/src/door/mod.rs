@@ -4,7 +4,7 @@
 //!   listen (accept) ──► connections (a seat, or 503) ──► tls ──► heads (checked as they come) ──► the router behind it
 //!                                                                      replies ◄── slow_reader ◄──┘
 //! ```
-//! The router comes from outside ([`listen::Behind`]). Refusals before it are in the API's form (`native`).
+//! The router comes from outside ([`listen::Behind`]).
 
 pub mod connections;
 pub mod heads;

@@ -7,8 +7,10 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::error::ApiError;
-use super::{App, Permitted, Query, lines};
+use super::{Query, lines};
+use crate::App;
+use crate::error::ApiError;
+use crate::request::Permitted;
 use platform::access::to;
 use platform::audit::Action;
 

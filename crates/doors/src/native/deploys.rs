@@ -18,12 +18,12 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::task::AbortOnDropHandle;
 use utoipa::IntoParams;
 
-use super::act::Act;
-use super::budget::Budgets;
-use super::error::ApiError;
+use super::Query;
 use super::functions::{FunctionDetail, detail};
-use super::{App, ErrorBody, Permitted, Query, body};
+use crate::App;
+use crate::error::{ApiError, ErrorBody, ErrorDetail};
 use crate::native::isolation::{Instead, Isolation, Reset};
+use crate::request::{Act, Budgets, Permitted, body};
 use function::{FunctionName, WholeName};
 use platform::access::to;
 use platform::deploy::progress::{Event, Progress, Sender};
@@ -147,7 +147,7 @@ pub(super) enum Last {
     /// The function as it is deployed.
     Deployed(Box<FunctionDetail>),
     /// The reason why nothing was deployed.
-    Error(super::ErrorDetail),
+    Error(ErrorDetail),
 }
 
 /// Events as they come, and then the outcome.

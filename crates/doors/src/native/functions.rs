@@ -9,11 +9,12 @@ use sandbox::Processors;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::act::Act;
-use super::error::ApiError;
+use super::Query;
 use super::releases::{AliasSummary, ReleaseSummary};
-use super::{App, ErrorBody, Permitted, Query};
+use crate::App;
+use crate::error::{ApiError, ErrorBody};
 use crate::native::isolation::{Isolation, Reset};
+use crate::request::{Act, Permitted};
 use platform::access::to;
 use platform::functions::{Function, History};
 use platform::limits::Unenforced;

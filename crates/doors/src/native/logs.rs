@@ -14,9 +14,10 @@ use serde::Deserialize;
 use thiserror::Error;
 use utoipa::IntoParams;
 
-use super::budget::{Budgets, Held};
-use super::error::ApiError;
-use super::{App, ErrorBody, Permitted, Query, lines};
+use super::{Query, lines};
+use crate::App;
+use crate::error::{ApiError, ErrorBody};
+use crate::request::{Budgets, Held, Permitted};
 use platform::access::{Permit, to};
 use platform::logs::{Entry, OpenLog, Reader, Removal};
 

@@ -3,39 +3,31 @@
 //! ```text
 //!   TCP, loopback ──► guard (no foreign web page) ──┐    without a token: calls, until the first token is made
 //!   TCP, elsewhere: TLS and a token, always ────────┤
-//!   Unix socket ──────────── + POST /v1/stop ───────┴─► entrance (who asks for what?) ──► body ──► routes ──► platform
+//!   Unix socket ──────────── + POST /v1/stop ───────┴─► identify (who asks for what?) ──► body ──► routes ──► platform
 //! ```
 //!
-//! A route says which action it is (`actions`), the entrance who asks; `platform` decides, and what it grants goes along with
-//! the request to the use case (`permitted`). An [`App`] holds use cases and no stores: a handler can do nothing without a
+//! A route says which action it is (`actions`), `identify` asks for it; `platform` decides, and what it grants goes along with
+//! the request to the use case ([`Permitted`](crate::request::Permitted)). An [`App`] holds use cases and no stores: a handler can do nothing without a
 //! permit.
 
-mod act;
 mod actions;
 mod audit;
-mod body;
-mod budget;
 mod deploys;
 mod describe;
-mod entrance;
-pub mod error;
 mod functions;
-mod guard;
+mod identify;
 pub mod isolation;
 mod lines;
 mod logs;
 mod packages;
-mod permitted;
 mod queries;
 mod releases;
-mod reply;
 mod rollback;
 mod run;
 mod secrets;
 mod status;
 mod tokens;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::extract::{self, FromRequestParts, MatchedPath};
@@ -48,25 +40,13 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::Settings;
-use permitted::Permitted;
-use platform::access::{Admitted, Issuer, Tokens};
-use platform::audit::Audit;
-use platform::control::Control;
-use platform::deploy::Deployer;
-use platform::functions::{FunctionReader, Releases};
-use platform::invoke::Invoker;
-use platform::limits::Capacity;
-use platform::limits::Unenforced;
-use platform::logs::Logs;
-use platform::packages::maintenance::Stock;
-use platform::secrets::SecretEditor;
+use crate::error::ApiError;
+use crate::request::entrance::Entrance;
+use crate::request::{body, guard, reply};
+use crate::{App, Listener};
 
 pub use self::packages::{Broken, Checked, PackageList, PackageSummary, Pruned};
 pub use audit::ActionList;
-pub use budget::Budgets;
-pub use entrance::TENANT;
-pub use error::{ApiError, ErrorBody, ErrorDetail};
 pub use functions::{FunctionDetail, FunctionList, FunctionSummary};
 pub use lines::MOST as MOST_LINES;
 pub use releases::{AliasRequest, AliasSummary, Canary, PublishRequest, ReleaseSummary};
@@ -77,60 +57,6 @@ pub use secrets::{SecretList, SecretSummary};
 pub use status::read_tree;
 pub use status::{WorkerStatus, ZygoteList};
 pub use tokens::{TokenList, TokenMade, TokenRequest, TokenSummary};
-
-/// Everything that a request may need.
-#[derive(Debug)]
-pub struct App {
-    /// The door's part of the settings.
-    pub settings: Settings,
-    /// The directory of bundles on their way in.
-    pub spool: PathBuf,
-    /// Whom the Unix socket lets in.
-    pub admitted: Admitted,
-    /// Whose token a secret is.
-    pub tokens: Arc<Tokens>,
-    /// Makes and removes tokens.
-    pub issuer: Issuer,
-    /// What was changed, and by whom.
-    pub audit: Arc<Audit>,
-    /// Lists and shows functions.
-    pub functions: FunctionReader,
-    /// Publishes versions of functions, and keeps aliases.
-    pub releases: Releases,
-    /// Deploys and removes functions.
-    pub deployer: Arc<Deployer>,
-    /// Calls functions.
-    pub invoker: Invoker,
-    /// Lists, sets and removes secrets.
-    pub secrets: SecretEditor,
-    /// Looks after packages.
-    pub stock: Arc<Stock>,
-    /// Opens logs of functions.
-    pub logs: Arc<Logs>,
-    /// How the worker is; stops it.
-    pub control: Control,
-    /// Where it listens.
-    pub url: String,
-    /// How many sandboxes there may be.
-    pub capacity: Capacity,
-    /// What sandboxes lack here.
-    pub unenforced: Vec<Unenforced>,
-    /// What requests may take that come over TCP.
-    pub tcp_budgets: Budgets,
-    /// What requests may take that come through the Unix socket.
-    pub unix_budgets: Budgets,
-}
-
-/// Through which door a request comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Door {
-    /// TCP on a loopback address: any user of the machine, any web page in a browser.
-    Loopback,
-    /// TCP on another address: any machine that reaches it.
-    Network,
-    /// The Unix socket: whom [`Admitted`] lets in.
-    Unix,
-}
 
 #[derive(OpenApi)]
 #[openapi(info(
@@ -171,10 +97,10 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
     api
 }
 
-/// The routes behind a door.
-pub fn router(app: Arc<App>, door: Door) -> Router {
+/// The routes behind a listener.
+pub fn router(app: Arc<App>, listener: Listener) -> Router {
     let mut routes = described().routes(routes!(status::openapi));
-    if door == Door::Unix {
+    if listener == Listener::Unix {
         routes = routes.routes(routes!(status::stop));
     }
     let (router, _) = routes.split_for_parts();
@@ -182,27 +108,22 @@ pub fn router(app: Arc<App>, door: Door) -> Router {
         .fallback(nothing_here)
         .method_not_allowed_fallback(wrong_method)
         .with_state(Arc::clone(&app));
-    let entrance = entrance::Entrance { app: Arc::clone(&app), door };
-    let budgets = match door {
-        Door::Loopback | Door::Network => app.tcp_budgets.clone(),
-        Door::Unix => app.unix_budgets.clone(),
+    let entrance = Entrance { app: Arc::clone(&app), listener };
+    let budgets = match listener {
+        Listener::Loopback | Listener::Network => app.tcp_budgets.clone(),
+        Listener::Unix => app.unix_budgets.clone(),
     };
     // The last is asked first: who it is, then what it has to say. Replies go the other way.
     let router = router
         .layer(middleware::from_fn(reply::count))
         .layer(middleware::from_fn_with_state(app, body::read_small_first))
         .layer(Extension(budgets))
-        .layer(middleware::from_fn_with_state(entrance, entrance::identify));
-    match door {
-        Door::Loopback => router.layer(middleware::from_fn(guard::refuse_foreign_pages)),
+        .layer(middleware::from_fn_with_state(entrance, identify::identify));
+    match listener {
+        Listener::Loopback => router.layer(middleware::from_fn(guard::refuse_foreign_pages)),
         // A browser adds no token by itself: a page that has none of its own gets nowhere.
-        Door::Network | Door::Unix => router,
+        Listener::Network | Listener::Unix => router,
     }
-}
-
-/// What a connection gets that there is no room for, whatever it asks for.
-pub fn refusal() -> Router {
-    Router::new().fallback(async || ApiError::too_many_connections())
 }
 
 async fn nothing_here() -> ApiError {

@@ -9,9 +9,9 @@ use sandbox::chain;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::act::Act;
-use super::error::ApiError;
-use super::{App, ErrorBody, Permitted};
+use crate::App;
+use crate::error::{ApiError, ErrorBody};
+use crate::request::{Act, Permitted};
 use platform::access::to;
 use platform::logs::stamp;
 use platform::packages::maintenance::{Inventory, StockError, Stocked};
@@ -138,7 +138,9 @@ pub(super) async fn verify(
     Permitted(permit): Permitted<to::VerifyPackages>,
     Extension(act): Extension<Arc<Act>>,
 ) -> Result<Json<Checked>, ApiError> {
-    let verdicts = act.carry_out(async move { Ok(app.stock.verify(&permit).await?) }).await?;
+    let verdicts = act
+        .carry_out(async move { app.stock.verify(&permit).await.map_err(ApiError::from) })
+        .await?;
     let broken = verdicts.into_iter().map(|verdict| Broken {
         what: verdict.what,
         fault: verdict.fault,
@@ -158,7 +160,9 @@ pub(super) async fn prune(
     Permitted(permit): Permitted<to::PrunePackages>,
     Extension(act): Extension<Arc<Act>>,
 ) -> Result<Json<Pruned>, ApiError> {
-    let collected = act.carry_out(async move { Ok(app.stock.prune(&permit).await?) }).await?;
+    let collected = act
+        .carry_out(async move { app.stock.prune(&permit).await.map_err(ApiError::from) })
+        .await?;
     let packages::retention::Collected { removed, freed, left } = collected;
     Ok(Json(Pruned { removed, freed, left }))
 }

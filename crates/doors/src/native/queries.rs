@@ -7,7 +7,8 @@ use std::sync::LazyLock;
 use axum::http::{Method, StatusCode, Uri};
 use utoipa::openapi::path::ParameterIn;
 
-use super::{ApiError, describe};
+use super::describe;
+use crate::error::ApiError;
 
 /// Whether a route takes parameters, by method and path, as the description of the API has them.
 static TAKES_SOME: LazyLock<HashMap<(Method, String), bool>> = LazyLock::new(|| {

@@ -16,10 +16,9 @@ use serde::{Deserialize, Serialize};
 use store::AliasRow;
 use utoipa::ToSchema;
 
-use super::act::Act;
-use super::budget::Budgets;
-use super::error::ApiError;
-use super::{App, ErrorBody, Permitted, body};
+use crate::App;
+use crate::error::{ApiError, ErrorBody};
+use crate::request::{Act, Budgets, Held, Permitted, body};
 
 /// Longest request that is read at all, in bytes.
 const REQUEST_BYTES: u64 = 16 << 10;
@@ -248,7 +247,7 @@ pub(super) async fn read<T: DeserializeOwned>(
     app: &App,
     headers: &HeaderMap,
     body: Body,
-    held: super::budget::Held,
+    held: Held,
 ) -> Result<Option<T>, ApiError> {
     let allowed = (REQUEST_BYTES, app.settings.client_timeout.0);
     let (body, _held) = body::collect(headers, body, allowed, Some(held)).await?;

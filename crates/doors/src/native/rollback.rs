@@ -13,13 +13,12 @@ use sandbox::chain;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::act::Act;
-use super::budget::Budgets;
 use super::deploys::deploy;
-use super::error::ApiError;
 use super::functions::FunctionDetail;
 use super::releases::read;
-use super::{App, ErrorBody, Permitted};
+use crate::App;
+use crate::error::{ApiError, ErrorBody};
+use crate::request::{Act, Budgets, Permitted};
 
 /// Which version is to be current again.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]

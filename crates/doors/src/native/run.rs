@@ -16,9 +16,10 @@ use sandbox::InvocationId;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::budget::{Budgets, Held};
-use super::error::ApiError;
-use super::{App, Permitted, Query, body};
+use super::Query;
+use crate::App;
+use crate::error::{ApiError, ErrorBody};
+use crate::request::{Budgets, Held, Permitted, body};
 
 /// Says where the sandbox came from: `cold`, `fork` or `resume`.
 pub const START: HeaderName = HeaderName::from_static("lambswool-start");
@@ -72,15 +73,15 @@ pub(super) struct RunQuery {
             ("lambswool-start" = String, description = "`cold`, `fork` or `resume`"),
             ("lambswool-invocation" = String, description = "the invocation's id"),
         )),
-        (status = 400, description = "the body is no JSON, or the name or the invocation's id is not valid", body = super::ErrorBody),
-        (status = 403, description = "the operator no longer allows the function its network", body = super::ErrorBody),
-        (status = 404, description = "no such function or version", body = super::ErrorBody),
-        (status = 408, description = "the body arrives too slowly", body = super::ErrorBody),
-        (status = 413, description = "the body is too large", body = super::ErrorBody),
-        (status = 429, description = "too many calls at once; see Retry-After", body = super::ErrorBody),
-        (status = 502, description = "the function raised, died or did not answer properly", body = super::ErrorBody),
-        (status = 503, description = "no sandbox could be made, the worker is stopping, or too many replies wait to be read", body = super::ErrorBody),
-        (status = 504, description = "the function did not answer in time", body = super::ErrorBody),
+        (status = 400, description = "the body is no JSON, or the name or the invocation's id is not valid", body = ErrorBody),
+        (status = 403, description = "the operator no longer allows the function its network", body = ErrorBody),
+        (status = 404, description = "no such function or version", body = ErrorBody),
+        (status = 408, description = "the body arrives too slowly", body = ErrorBody),
+        (status = 413, description = "the body is too large", body = ErrorBody),
+        (status = 429, description = "too many calls at once; see Retry-After", body = ErrorBody),
+        (status = 502, description = "the function raised, died or did not answer properly", body = ErrorBody),
+        (status = 503, description = "no sandbox could be made, the worker is stopping, or too many replies wait to be read", body = ErrorBody),
+        (status = 504, description = "the function did not answer in time", body = ErrorBody),
     ),
 )]
 pub(super) async fn run(

@@ -12,10 +12,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
-use super::act::Act;
-use super::budget::Budgets;
-use super::error::ApiError;
-use super::{App, ErrorBody, Permitted, body};
+use crate::App;
+use crate::error::{ApiError, ErrorBody};
+use crate::request::{Act, Budgets, Permitted, body};
 use platform::access::to;
 use platform::logs::stamp;
 use platform::run_name;

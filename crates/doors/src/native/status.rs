@@ -11,7 +11,8 @@ use engine::{RefusedStatus, ZygoteStatus, ZygoteTree};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{App, Permitted};
+use crate::App;
+use crate::request::Permitted;
 use platform::access::to;
 use platform::control::{Host, Status, Zygotes};
 use platform::limits::Capacity;

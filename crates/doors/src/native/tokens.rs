@@ -12,10 +12,9 @@ use sandbox::chain;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::act::Act;
-use super::budget::Budgets;
-use super::error::ApiError;
-use super::{App, ErrorBody, Permitted, body};
+use crate::App;
+use crate::error::{ApiError, ErrorBody};
+use crate::request::{Act, Budgets, Permitted, body};
 use function::Label;
 use platform::access::{NewToken, Patterns, Scope, Secret, Token, TokenError, to};
 use platform::logs::stamp;

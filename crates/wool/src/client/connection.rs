@@ -14,8 +14,8 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::{Client, ClientError, Target};
+use doors::TENANT;
 use doors::door::tls;
-use doors::native::TENANT;
 
 impl Client {
     pub(super) async fn exchange(

@@ -8,7 +8,7 @@ use hyper::StatusCode;
 use thiserror::Error;
 
 use doors::door::tls::TrustError;
-use doors::native::ErrorDetail;
+use doors::error::ErrorDetail;
 
 /// Where a worker is.
 #[derive(Clone, Debug, PartialEq, Eq)]

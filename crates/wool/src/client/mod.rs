@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use hyper::{Method, Response, header};
 use serde::de::DeserializeOwned;
 
-use doors::native::ErrorBody;
+use doors::error::ErrorBody;
 use function::Label;
 use platform::access::Secret;
 

@@ -12,7 +12,8 @@ use super::terminal::{columns, say};
 use super::{client, event};
 use crate::cli::{Event, Global, Invoke};
 use crate::client::{Client, ClientError};
-use doors::native::{ErrorBody, INVOCATION, START};
+use doors::error::ErrorBody;
+use doors::native::{INVOCATION, START};
 
 pub(super) async fn invoke(global: &Global, invoke: &Invoke) -> Result<()> {
     let client = client(global)?;

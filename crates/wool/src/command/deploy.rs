@@ -9,8 +9,9 @@ use super::{call, client, write_json, write_out};
 use crate::cli::{Deploy, Global};
 use crate::client::{Client, ClientError};
 use crate::worker::unenforced::listed;
+use doors::error::ErrorDetail;
 use doors::native::isolation::Instead;
-use doors::native::{ErrorDetail, FunctionDetail, WorkerStatus};
+use doors::native::{FunctionDetail, WorkerStatus};
 use function::FunctionName;
 use platform::deploy::progress::{Event, Progress as _};
 

@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::write_out;
 use crate::client::ClientError;
-use doors::native::ErrorDetail;
+use doors::error::ErrorDetail;
 use platform::deploy::progress::{Event, Progress};
 
 /// Shows progress: a bar on a terminal, plain lines elsewhere, nothing when told to be quiet.

@@ -40,7 +40,8 @@ use crate::worker::learnt::Learnt;
 use crate::worker::wiring::{Parts, Warden};
 use doors::door::listen::{self, Behind};
 use doors::door::tls::{self, Certificates, Front};
-use doors::native::{self as api, App, Budgets, Door};
+use doors::native as api;
+use doors::{App, Budgets, Listener};
 use platform::access::{Admitted, Issuer, Peer, Remote};
 use platform::control::Control;
 use platform::deploy::Deployer;
@@ -218,8 +219,9 @@ impl Worker {
             let router = api::router(Arc::clone(&app), door);
             Behind { router, most, spare: doors.spare, patience: config.client_timeout.0 }
         };
-        let door = if config.listen.ip().is_loopback() { Door::Loopback } else { Door::Network };
-        let (of_tcp, of_unix) = (behind(door, doors.tcp), behind(Door::Unix, doors.unix));
+        let door =
+            if config.listen.ip().is_loopback() { Listener::Loopback } else { Listener::Network };
+        let (of_tcp, of_unix) = (behind(door, doors.tcp), behind(Listener::Unix, doors.unix));
         let serving = tokio::spawn(future::join(
             listen::serve(tcp, of_tcp, stop.clone(), |_, address| Remote::Tcp(*address)),
             listen::serve(unix, of_unix, stop.clone(), |stream, _| Remote::Unix(Peer::of(stream))),

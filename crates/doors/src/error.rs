@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use function::NameError;
+use platform::access::Denied;
 use platform::deploy::DeployError;
 use platform::deploy::workshop::MakeError;
 use platform::functions::RegistryError;
@@ -69,18 +70,18 @@ impl ApiError {
     }
 
     /// The operator does not allow, or no longer, what the function asks for.
-    pub(super) fn not_allowed(refused: NotAllowed) -> Self {
+    pub(crate) fn not_allowed(refused: NotAllowed) -> Self {
         Self::new(StatusCode::FORBIDDEN, "network", refused.to_string())
     }
 
     /// There is no room now; there will be.
-    pub(super) fn busy(retry_after: Duration, message: impl Into<String>) -> Self {
+    pub(crate) fn busy(retry_after: Duration, message: impl Into<String>) -> Self {
         let retry_after = Some(retry_after);
         Self { retry_after, ..Self::new(StatusCode::TOO_MANY_REQUESTS, "busy", message) }
     }
 
     /// A tenant takes all that it may.
-    pub(super) fn exhausted(tenant: &str, Exhausted { limit, retry_after }: Exhausted) -> Self {
+    pub(crate) fn exhausted(tenant: &str, Exhausted { limit, retry_after }: Exhausted) -> Self {
         let message = format!(
             "{tenant} takes as much as it may: try again later, or have the operator raise `{limit}` in [tenants.{tenant}]"
         );
@@ -88,7 +89,7 @@ impl ApiError {
     }
 
     /// The work is done, and its reply was dropped because no client read it.
-    pub(super) fn reply_dropped() -> Self {
+    pub(crate) fn reply_dropped() -> Self {
         let message = "what was asked for was done, and its reply dropped: the worker holds as many bytes of replies as it may, or as many of this tenant's; read replies as they come, or raise `internals.run_bodies` in its configuration";
         let retry_after = Some(Duration::from_secs(1));
         let status = StatusCode::SERVICE_UNAVAILABLE;
@@ -96,11 +97,16 @@ impl ApiError {
     }
 
     /// All connections that there may be are in use.
-    pub(super) fn too_many_connections() -> Self {
+    pub(crate) fn too_many_connections() -> Self {
         let message = "the worker answers as many connections as it may: try again later, or raise `internals.connections` in its configuration";
         let retry_after = Some(Duration::from_secs(1));
         let status = StatusCode::SERVICE_UNAVAILABLE;
         Self { retry_after, ..Self::new(status, "too-many-connections", message) }
+    }
+
+    /// The caller is not known, and has to be.
+    pub(crate) fn unauthorized(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
     }
 
     /// The worker could not do its own part.
@@ -171,6 +177,17 @@ impl From<InvokeError> for ApiError {
     }
 }
 
+impl From<Denied> for ApiError {
+    fn from(denied: Denied) -> Self {
+        let (status, kind) = match &denied {
+            Denied::WrongTenant { .. } => (StatusCode::FORBIDDEN, "wrong-tenant"),
+            Denied::WrongScope { .. } => (StatusCode::FORBIDDEN, "wrong-scope"),
+            Denied::WrongFunction { .. } => (StatusCode::FORBIDDEN, "wrong-function"),
+        };
+        Self::new(status, kind, denied.to_string())
+    }
+}
+
 impl From<DeployError> for ApiError {
     fn from(error: DeployError) -> Self {
         Self::from(&error)
@@ -230,6 +247,10 @@ impl IntoResponse for ApiError {
         let kind = ErrorType(self.detail.r#type.clone());
         let mut response = (self.status, Json(ErrorBody { error: self.detail })).into_response();
         response.extensions_mut().insert(kind);
+        if self.status == StatusCode::UNAUTHORIZED {
+            let bearer = HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
+        }
         if let Some(after) = self.retry_after {
             // Whole seconds are all that the header can say; zero would mean "at once".
             let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
@@ -241,7 +262,7 @@ impl IntoResponse for ApiError {
 
 /// The type of a reply's error, for code that sees the reply and not its body.
 #[derive(Clone, Debug)]
-pub(super) struct ErrorType(pub(super) String);
+pub(crate) struct ErrorType(pub(crate) String);
 
 #[cfg(test)]
 mod tests {

@@ -3,12 +3,12 @@
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 
-use super::error::ApiError;
+use crate::error::ApiError;
 use platform::access::{Grant, GrantError, Permit, Purpose};
 
 /// What the entrance was granted for the request.
 #[derive(Debug)]
-pub(super) struct Permitted<P: Purpose>(pub(super) Permit<P>);
+pub(crate) struct Permitted<P: Purpose>(pub(crate) Permit<P>);
 
 impl<P: Purpose, S: Send + Sync> FromRequestParts<S> for Permitted<P> {
     type Rejection = ApiError;

@@ -9,16 +9,25 @@ use axum::http::{HeaderMap, HeaderName, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
-use super::error::ApiError;
+use crate::error::ApiError;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-pub(super) async fn refuse_foreign_pages(request: Request, next: Next) -> Response {
-    if admitted(request.headers()) {
-        return next.run(request).await;
+/// Passes on what no foreign page sent.
+pub(crate) async fn refuse_foreign_pages(request: Request, next: Next) -> Response {
+    match check(request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+/// Refuses what a page of another site sent, or what names another host.
+pub(crate) fn check(headers: &HeaderMap) -> Result<(), ApiError> {
+    if admitted(headers) {
+        return Ok(());
     }
     let message = "refused: the request comes from a web page of another site, or names a host that is not this machine; use http://127.0.0.1 or http://localhost";
-    ApiError::new(StatusCode::FORBIDDEN, "foreign-origin", message).into_response()
+    Err(ApiError::new(StatusCode::FORBIDDEN, "foreign-origin", message))
 }
 
 /// Every value counts, not the first alone: a second one must not hide a foreign origin.

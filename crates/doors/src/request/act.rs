@@ -8,61 +8,73 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use super::error::{ApiError, ErrorType};
+use crate::error::{ApiError, ErrorType};
 use platform::audit::{self, Action, Among, Audit, BROKE_OFF, UNANSWERED};
+
+/// An error of an API, which an audit line names.
+pub(crate) trait Refusal: From<ApiError> + Send + 'static {
+    /// Its type, as a client sees it.
+    fn kind(&self) -> &str;
+}
+
+impl Refusal for ApiError {
+    fn kind(&self) -> &str {
+        &self.detail().r#type
+    }
+}
 
 /// An action under way. Dropping the last handle of it writes its line.
 #[derive(Debug)]
-pub(super) struct Act {
+pub(crate) struct Act {
     audit: Arc<Audit>,
     among: Among,
     line: Mutex<Action>,
 }
 
 impl Act {
-    pub(super) fn begin(audit: Arc<Audit>, among: Among, line: Action) -> Arc<Self> {
+    pub(crate) fn begin(audit: Arc<Audit>, among: Among, line: Action) -> Arc<Self> {
         Arc::new(Self { audit, among, line: Mutex::new(line) })
     }
 
     /// Names the version that came of it.
-    pub(super) fn made(&self, version: &str) {
+    pub(crate) fn made(&self, version: &str) {
         self.line().version = Some(version.to_owned());
     }
 
     /// Names what it is about, beside a function.
-    pub(super) fn about(&self, subject: &str) {
+    pub(crate) fn about(&self, subject: &str) {
         self.line().subject = Some(subject.to_owned());
     }
 
     /// From now on something may have been changed.
-    pub(super) fn begun(&self) {
+    pub(crate) fn begun(&self) {
         self.ended(BROKE_OFF);
     }
 
     /// Does its work to the end, though its client may go away meanwhile, and notes the result.
-    pub(super) async fn carry_out<T: Send + 'static>(
+    pub(crate) async fn carry_out<T: Send + 'static, E: Refusal>(
         self: Arc<Self>,
-        work: impl Future<Output = Result<T, ApiError>> + Send + 'static,
-    ) -> Result<T, ApiError> {
+        work: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> Result<T, E> {
         self.begun();
         let work = tokio::spawn(async move {
             let done = work.await;
-            self.ended(done.as_ref().err().map_or("ok", |error| &error.detail().r#type));
+            self.ended(done.as_ref().err().map_or("ok", Refusal::kind));
             // Its line is written before anything is answered.
             drop(self);
             done
         });
         let broke_off = |_| ApiError::internal("the work broke off: see the worker's log");
-        work.await.map_err(broke_off)?
+        work.await.map_err(broke_off).map_err(E::from)?
     }
 
     /// What came of it: `ok`, or an error's type.
-    pub(super) fn ended(&self, result: &str) {
+    pub(crate) fn ended(&self, result: &str) {
         result.clone_into(&mut self.line().result);
     }
 
     /// The result as it was answered. The work itself may know better, and says so before or after.
-    pub(super) fn answered(&self, response: &Response) {
+    pub(crate) fn answered(&self, response: &Response) {
         if self.line().result != UNANSWERED {
             return;
         }
@@ -137,7 +149,7 @@ mod tests {
         }
         // Never begun; broken off.
         drop(act(&audit));
-        let broken = act(&audit).carry_out::<()>(async { panic!("as a bug would") }).await;
+        let broken = act(&audit).carry_out::<(), ApiError>(async { panic!("as a bug would") }).await;
         assert_eq!(broken.unwrap_err().detail().r#type, "internal");
         assert_eq!(results(4).await, ["unknown-secret", "ok", UNANSWERED, BROKE_OFF]);
     }

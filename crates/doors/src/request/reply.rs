@@ -12,7 +12,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Body as _;
 
 use super::budget::{Budgets, Held};
-use super::error::ApiError;
+use crate::error::ApiError;
 use platform::access::Grant;
 
 /// Replies up to this are not counted: a connection may take as much for itself.
@@ -32,7 +32,7 @@ impl AsRef<[u8]> for Counted {
 
 /// Counts a large reply among its tenant's bodies until its client has read it, or has gone. One that does not fit is
 /// dropped, and a refusal takes its place: clients that read no replies could otherwise fill the memory with them.
-pub(super) async fn count(
+pub(crate) async fn count(
     Extension(budgets): Extension<Budgets>,
     request: Request,
     next: Next,
@@ -42,14 +42,25 @@ pub(super) async fn count(
         return next.run(request).await;
     };
     let tenant = grant.requester().tenant.clone();
-    let (mut parts, body) = next.run(request).await.into_parts();
+    let reply = next.run(request).await;
+    held(&budgets, tenant.as_str(), reply, ApiError::into_response).await
+}
+
+/// The reply, counted; a refusal in the form of its API where it does not fit.
+pub(crate) async fn held(
+    budgets: &Budgets,
+    tenant: &str,
+    reply: Response,
+    refuse: impl Fn(ApiError) -> Response,
+) -> Response {
+    let (mut parts, body) = reply.into_parts();
     // A stream is made as it is read: nothing of it waits.
     let Some(size) = body.size_hint().exact().filter(|size| *size > SMALL) else {
         return Response::from_parts(parts, body);
     };
-    let mut held = budgets.run.hold(tenant.as_str());
+    let mut held = budgets.run.hold(tenant);
     if held.grow_to(size).is_err() {
-        let (refusal, body) = ApiError::reply_dropped().into_response().into_parts();
+        let (refusal, body) = refuse(ApiError::reply_dropped()).into_parts();
         parts.headers.remove(header::CONTENT_LENGTH);
         // What else its headers say is still so: which invocation it was, and how long it took.
         parts.headers.extend(refusal.headers);
@@ -63,6 +74,6 @@ pub(super) async fn count(
             let counted = Counted { bytes: whole.to_bytes(), _held: held };
             Response::from_parts(parts, Body::from(Bytes::from_owner(counted)))
         }
-        Err(_) => ApiError::internal("the reply broke off").into_response(),
+        Err(_) => refuse(ApiError::internal("the reply broke off")),
     }
 }

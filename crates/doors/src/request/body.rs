@@ -27,10 +27,10 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Frame, SizeHint};
 use tokio::time::{Instant, timeout_at};
 
-use super::App;
 use super::budget::{Budgets, Held};
-use super::error::ApiError;
+use crate::App;
 use crate::door::connections::Visit;
+use crate::error::ApiError;
 use platform::access::Grant;
 
 /// How long the rest of a refused body is read.
@@ -47,13 +47,13 @@ const PAUSE: Duration = Duration::from_secs(10);
 
 /// What a body may be.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Allowed {
+pub(crate) struct Allowed {
     /// How many bytes, at most.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
     /// The setting that allows more, where one does.
-    pub(super) setting: Option<&'static str>,
+    pub(crate) setting: Option<&'static str>,
     /// How long its client may say nothing.
-    pub(super) patience: Duration,
+    pub(crate) patience: Duration,
 }
 
 impl From<(u64, Duration)> for Allowed {
@@ -166,8 +166,8 @@ impl Incoming {
 }
 
 /// Makes the request's connection busy once its body is complete: an unknown caller keeps no seat with half a request.
-pub(super) fn arriving(request: Request, visit: Option<Visit>) -> Request {
-    let Some(visit) = visit else { return request };
+pub(crate) fn arriving(request: Request) -> Request {
+    let Some(visit) = request.extensions().get::<Visit>().cloned() else { return request };
     if request.body().is_end_stream() {
         visit.admit();
         return request;
@@ -206,7 +206,7 @@ impl hyper::body::Body for Arriving {
 }
 
 /// Reads and throws away what the client still sends, for a moment.
-pub(super) async fn discard(request: Request) {
+pub(crate) async fn discard(request: Request) {
     // It sends nothing before it is told to.
     if request.headers().contains_key(header::EXPECT) {
         return;
@@ -218,7 +218,7 @@ pub(super) async fn discard(request: Request) {
 
 /// Reads small bodies first. A request that is refused without reading its body has its connection closed when the body
 /// comes later than the headers: the client would lose the refusal, or the next call on that connection.
-pub(super) async fn read_small_first(
+pub(crate) async fn read_small_first(
     State(app): State<Arc<App>>,
     Extension(budgets): Extension<Budgets>,
     request: Request,
@@ -248,7 +248,7 @@ fn announced(headers: &HeaderMap) -> Option<u64> {
 
 /// Reads a body of at most that many bytes into memory, within that time and more for what comes. It counts as
 /// what is `held` for it, until that is dropped; none: it is counted already.
-pub(super) async fn collect(
+pub(crate) async fn collect(
     headers: &HeaderMap,
     body: Body,
     allowed: impl Into<Allowed>,
@@ -270,7 +270,7 @@ pub(super) async fn collect(
 }
 
 /// Reads a body into an unnamed file in `dir`, as [`collect`] does into memory; returns the file at its beginning.
-pub(super) async fn spool(
+pub(crate) async fn spool(
     headers: &HeaderMap,
     body: Body,
     allowed: impl Into<Allowed>,

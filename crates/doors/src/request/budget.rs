@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use platform::limits::shares::{Share, Shares};
 
-use super::error::ApiError;
+use crate::error::ApiError;
 
 /// So much of something, for all tenants together.
 #[derive(Clone, Debug)]
-pub(super) struct Budget {
+pub(crate) struct Budget {
     shares: Arc<Shares>,
     /// What a request counts as, however small.
     least: u64,
@@ -22,11 +22,11 @@ pub(super) struct Budget {
 #[derive(Clone, Debug)]
 pub struct Budgets {
     /// Bytes of the bodies of calls, and of replies, in memory.
-    pub(super) run: Budget,
+    pub(crate) run: Budget,
     /// Bytes of bundles that are being deployed, on disk.
-    pub(super) deploy: Budget,
+    pub(crate) deploy: Budget,
     /// Requests that go on for as long as their clients like: each reads a log, from a file that it holds.
-    pub(super) follow: Budget,
+    pub(crate) follow: Budget,
 }
 
 /// Logs that one tenant follows, or reads at length, at most: each keeps a connection busy, which no other request can have then.
@@ -55,7 +55,7 @@ fn followers(seats: usize) -> u64 {
 
 /// What one request of a tenant has of a budget. Given back when it is dropped.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(crate) struct Held {
     share: Share,
     least: u64,
     told: &'static str,
@@ -63,12 +63,12 @@ pub(super) struct Held {
 
 impl Budget {
     /// A budget. Each request counts as `least` units, or as more.
-    pub(super) fn new(shares: Arc<Shares>, least: u64, told: &'static str) -> Self {
+    pub(crate) fn new(shares: Arc<Shares>, least: u64, told: &'static str) -> Self {
         Self { shares, least, told }
     }
 
     /// For a request of this tenant, which has nothing yet.
-    pub(super) fn hold(&self, tenant: &str) -> Held {
+    pub(crate) fn hold(&self, tenant: &str) -> Held {
         Held { share: self.shares.empty(tenant), least: self.least, told: self.told }
     }
 }
@@ -78,7 +78,7 @@ impl Held {
     ///
     /// # Errors
     /// When so much is not left, or not left to this tenant: the client should try again.
-    pub(super) fn grow_to(&mut self, wanted: u64) -> Result<(), ApiError> {
+    pub(crate) fn grow_to(&mut self, wanted: u64) -> Result<(), ApiError> {
         let fits = self.share.grow_to(wanted.max(self.least));
         fits.then_some(()).ok_or_else(|| ApiError::busy(Duration::from_secs(1), self.told))
     }

@@ -1,0 +1,72 @@
+//! What all doors work with: the use cases, and the socket that a request came through.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::Settings;
+use crate::request::Budgets;
+use platform::access::{Admitted, Issuer, Tokens};
+use platform::audit::Audit;
+use platform::control::Control;
+use platform::deploy::Deployer;
+use platform::functions::{FunctionReader, Releases};
+use platform::invoke::Invoker;
+use platform::limits::Capacity;
+use platform::limits::Unenforced;
+use platform::logs::Logs;
+use platform::packages::maintenance::Stock;
+use platform::secrets::SecretEditor;
+
+/// Everything that a request may need.
+#[derive(Debug)]
+pub struct App {
+    /// The door's part of the settings.
+    pub settings: Settings,
+    /// The directory of bundles on their way in.
+    pub spool: PathBuf,
+    /// Whom the Unix socket lets in.
+    pub admitted: Admitted,
+    /// Whose token a secret is.
+    pub tokens: Arc<Tokens>,
+    /// Makes and removes tokens.
+    pub issuer: Issuer,
+    /// What was changed, and by whom.
+    pub audit: Arc<Audit>,
+    /// Lists and shows functions.
+    pub functions: FunctionReader,
+    /// Publishes versions of functions, and keeps aliases.
+    pub releases: Releases,
+    /// Deploys and removes functions.
+    pub deployer: Arc<Deployer>,
+    /// Calls functions.
+    pub invoker: Invoker,
+    /// Lists, sets and removes secrets.
+    pub secrets: SecretEditor,
+    /// Looks after packages.
+    pub stock: Arc<Stock>,
+    /// Opens logs of functions.
+    pub logs: Arc<Logs>,
+    /// How the worker is; stops it.
+    pub control: Control,
+    /// Where it listens.
+    pub url: String,
+    /// How many sandboxes there may be.
+    pub capacity: Capacity,
+    /// What sandboxes lack here.
+    pub unenforced: Vec<Unenforced>,
+    /// What requests may take that come over TCP.
+    pub tcp_budgets: Budgets,
+    /// What requests may take that come through the Unix socket.
+    pub unix_budgets: Budgets,
+}
+
+/// Which socket a request comes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listener {
+    /// TCP on a loopback address: any user of the machine, any web page in a browser.
+    Loopback,
+    /// TCP on another address: any machine that reaches it.
+    Network,
+    /// The Unix socket: whom [`Admitted`] lets in.
+    Unix,
+}
