@@ -58,4 +58,12 @@ pub struct Manifest {
     pub import_cache: bool,
     /// Whether bodies pass through as bytes.
     pub binary: bool,
+    /// Whether its deploy declared all of this: no file of it is read for settings.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub declared: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_false(value: &bool) -> bool {
+    !value
 }

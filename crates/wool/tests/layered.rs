@@ -4,17 +4,21 @@ use std::fs::File;
 use std::io::{Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use bundle::manifest::Overrides;
+use bundle::code::Bundle as Code;
+use bundle::manifest::{Declared, Overrides};
 use engine::Handler;
 use function::{VersionRecord, WholeName};
 use layers::{Patience, Silent, Store};
 use packages::installer::Bounds;
 use platform::deploy::installer::Installer;
 use platform::deploy::pipeline::Layered;
-use platform::deploy::workshop::{Admitted, Bundle, MakeError, Packing, Workshop as _};
+use platform::deploy::workshop::{
+    Admitted, Bundle, MakeError, Packing, SettingsFrom, Workshop as _,
+};
 use sandbox::wire::Convention;
-use sandbox::{Kind, Reset};
+use sandbox::{Kind, Limits, Network, Reset};
 use store_sqlite::FileBundles;
 
 fn state() -> PathBuf {
@@ -46,10 +50,15 @@ fn make(source: &str) -> Result<Version, MakeError> {
 }
 
 fn make_over(source: &str, over: Overrides) -> Result<Version, MakeError> {
+    let packing = Packing::Source("hello".to_owned());
+    make_of(packing, source.as_bytes(), SettingsFrom::Files(over))
+}
+
+fn make_of(packing: Packing, bytes: &[u8], settings: SettingsFrom) -> Result<Version, MakeError> {
     let mut file: File = tempfile::tempfile().unwrap();
-    file.write_all(source.as_bytes()).unwrap();
+    file.write_all(bytes).unwrap();
     file.rewind().unwrap();
-    let bundle = Bundle { packing: Packing::Source("hello".to_owned()), file, over };
+    let bundle = Bundle { packing, file, settings };
     let name = WholeName::new(&"acme".parse().unwrap(), &"deployed-name".parse().unwrap());
     let patience = Arc::new(Patience::endless());
     let Admitted { record, warnings, opened } =
@@ -133,6 +142,65 @@ fn what_a_deploy_says_instead_is_in_the_handler_and_in_what_is_told_of_it() {
     assert_eq!((made.handler.kind, made.handler.reset), (Kind::Container, Reset::Never));
     let warning = &made.warnings[0];
     assert!(warning.contains("did you mean \"isolation\""), "{warning}");
+}
+
+/// The deploy of a function with these files, of which none says anything.
+fn make_declared(files: &[(&str, &str)], python: &str) -> Result<Version, MakeError> {
+    let (folder, mut archive) = (tempfile::tempdir().unwrap(), Vec::new());
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let store = Store::open(&state()).unwrap();
+    Code::from_dir(&store, folder.path()).unwrap().pack(&mut archive).unwrap();
+    let declared = Declared {
+        handler: "pkg/web.run".to_owned(),
+        python: python.to_owned(),
+        kind: Kind::Container,
+        reset: Reset::Never,
+        limits: Limits { memory_bytes: 128 << 20, ..Limits::default() },
+        network: Network::None,
+        egress: Vec::new(),
+        timeout: Duration::from_secs(3),
+        concurrency: 10,
+        environment: [("MODE".to_owned(), "fast".to_owned())].into(),
+    };
+    make_of(Packing::Tar, &archive, SettingsFrom::Declared(Box::new(declared)))
+}
+
+#[test]
+fn a_declared_version_is_made_of_any_code_and_made_again_without_reading_it() {
+    let python = layers::python::discover().next().unwrap().version;
+    let minor = python.rsplit_once('.').unwrap().0;
+    let files = [
+        ("pkg/web.py", "def run(event, context\n"),
+        ("numpy/__init__.py", "value = 1\n"),
+        ("requirements.txt", "no-such-distribution-anywhere\n"),
+        ("pyproject.toml", "this is no TOML\n"),
+        (".python-version", "2.7\n"),
+    ];
+    let Version { record, handler, .. } = make_declared(&files, minor).unwrap();
+    assert_eq!((&*handler.module, &*handler.function), ("pkg.web", "run"));
+    assert_eq!((&*record.python, &record.lock, &handler.packages), (minor, &None, &None));
+    assert_eq!((handler.limits.memory_bytes, handler.timeout.as_secs()), (128 << 20, 3));
+    assert_eq!((&*handler.environment["MODE"], &*handler.sets), ("fast", &["*".to_owned()][..]));
+    let code = state().join("layers").join(handler.code.as_path());
+    // A package at the root is compiled; what does not compile is left as it is.
+    assert!(code.join("numpy/__pycache__").is_dir() && !code.join("pkg/__pycache__").is_dir());
+    std::fs::remove_dir_all(&code).unwrap();
+    assert_eq!(make_again(&record).unwrap(), handler);
+    for (name, text) in files {
+        assert_eq!(std::fs::read_to_string(code.join(name)).unwrap(), text);
+    }
+}
+
+#[test]
+fn a_declared_python_that_is_not_here_is_the_functions_and_names_those_that_are() {
+    let refused = make_declared(&[("main.py", "")], "3.99").err().unwrap();
+    let MakeError::Function { message, .. } = refused else { panic!("{refused}") };
+    let here = layers::python::discover().next().unwrap().version;
+    assert!(message.contains("3.99") && message.contains(&here), "{message}");
 }
 
 #[test]

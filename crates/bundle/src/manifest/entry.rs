@@ -59,15 +59,10 @@ fn no_entry(sources: &[String], folders: &[String]) -> ManifestError {
 pub(super) fn named(root: &Path, handler: &str, in_src: bool) -> Result<Entry, ManifestError> {
     let form = || ManifestError::HandlerForm(handler.to_owned());
     let (module, function) = handler.rsplit_once('.').ok_or_else(form)?;
-    let identifier = |part: &str| {
-        part.starts_with(|c: char| c == '_' || c.is_alphabetic())
-            && part.chars().all(|c| c == '_' || c.is_alphanumeric())
-    };
-    if !identifier(function) || !module.split('.').all(identifier) {
+    if !is_identifier(function) || !module.split('.').all(is_identifier) {
         return Err(form());
     }
-    let path = module.replace('.', "/");
-    let mut files = vec![format!("{path}.py"), format!("{path}/__init__.py")];
+    let mut files = files_of(module).to_vec();
     if in_src {
         let below = |file: &String| format!("{}/{file}", src_layout::FOLDER);
         files.extend(files.iter().map(below).collect::<Vec<_>>());
@@ -83,6 +78,23 @@ pub(super) fn named(root: &Path, handler: &str, in_src: bool) -> Result<Entry, M
             file: files[0].clone(),
         }),
     }
+}
+
+/// The file of a dotted module, when the bundle has it as a source.
+pub(super) fn source_of(root: &Path, module: &str) -> Option<String> {
+    let plain = module.split('.').all(is_identifier);
+    files_of(module).into_iter().find(|file| plain && root.join(file).is_file())
+}
+
+fn is_identifier(part: &str) -> bool {
+    part.starts_with(|c: char| c == '_' || c.is_alphabetic())
+        && part.chars().all(|c| c == '_' || c.is_alphanumeric())
+}
+
+/// Where the source of a dotted module may be.
+fn files_of(module: &str) -> [String; 2] {
+    let path = module.replace('.', "/");
+    [format!("{path}.py"), format!("{path}/__init__.py")]
 }
 
 #[cfg(test)]

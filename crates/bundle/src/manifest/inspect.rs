@@ -33,6 +33,9 @@ const SCRIPT: &str = include_str!("inspect.py");
 /// How long a busy machine may take to give it the time that it may have.
 const DEADLINE: Duration = Duration::from_secs(300);
 
+/// Among the variables that a function sets: it may set any others.
+pub(super) const ANY_VARIABLE: &str = "*";
+
 /// Names that a function may have, in the order of preference.
 const NAMES: [&str; 3] = ["handler", "lambda_handler", "f"];
 
@@ -119,6 +122,24 @@ fn whole(script: &str) -> String {
     format!("TEXTS = {texts}\n{}\n{script}", include_str!("modules.py"))
 }
 
+/// The environment variables that a function's files set, with [`ANY_VARIABLE`] where they may set any: as where its
+/// entry file is no Python. `file` is the entry file.
+///
+/// # Errors
+/// When no process could be started to parse it.
+pub(super) fn variables(
+    root: &Path,
+    file: &str,
+    python_path: &str,
+    interpreter: &Interpreter,
+) -> Result<Vec<String>, RunError> {
+    match ask(ALLOWANCE, root, file, python_path, &[], interpreter) {
+        Ok(Answer { error: None, too_much: false, unknown: None, sets, .. }) => Ok(sets),
+        Err(error @ RunError::Unfinished(_)) => Err(error),
+        _ => Ok(vec![ANY_VARIABLE.to_owned()]),
+    }
+}
+
 fn function_within(
     allowance: Allowance,
     root: &Path,
@@ -126,12 +147,32 @@ fn function_within(
     python_path: &str,
     interpreter: &Interpreter,
 ) -> Result<Found, ManifestError> {
+    let file = entry.file.clone();
+    let answer = ask(allowance, root, &file, python_path, &wanted(entry), interpreter)?;
+    if answer.too_much {
+        return Err(ManifestError::TooMuch { file });
+    }
+    if let Some(Syntax { line, message, text }) = answer.error {
+        return Err(ManifestError::Syntax { file, line, message, text });
+    }
+    choose(&answer, entry)
+}
+
+/// What the script says of an entry file, in which it looks for the names that are wanted.
+fn ask(
+    allowance: Allowance,
+    root: &Path,
+    file: &str,
+    python_path: &str,
+    wanted: &[&str],
+    interpreter: &Interpreter,
+) -> Result<Answer, RunError> {
     let path: Vec<&str> = python_path.split(':').filter_map(src_layout::within).collect();
-    let (path, wanted) = (path.join(":"), wanted(entry));
+    let path = path.join(":");
     let script = whole(SCRIPT);
     let ask = |alone: &'static str| {
         let mut arguments: Vec<&OsStr> =
-            vec![root.as_os_str(), OsStr::new(&entry.file), OsStr::new(&path), OsStr::new(alone)];
+            vec![root.as_os_str(), OsStr::new(file), OsStr::new(&path), OsStr::new(alone)];
         arguments.extend(wanted.iter().map(|name| OsStr::new(*name)));
         let patience = Patience::of(DEADLINE, || false);
         match interpreter.ask_held(&patience, |it| allowance.hold_one(it), &script, &arguments) {
@@ -139,18 +180,9 @@ fn function_within(
             other => other,
         }
     };
-    let mut answer: Answer = ask("")?;
-    if answer.too_much && has_more(root) {
-        // It may be another file than the function's own that takes so much.
-        answer = ask("alone")?;
-    }
-    if answer.too_much {
-        return Err(ManifestError::TooMuch { file: entry.file.clone() });
-    }
-    if let Some(Syntax { line, message, text }) = answer.error {
-        return Err(ManifestError::Syntax { file: entry.file.clone(), line, message, text });
-    }
-    choose(&answer, entry)
+    let answer: Answer = ask("")?;
+    // It may be another file than the function's own that takes so much.
+    if answer.too_much && has_more(root) { ask("alone") } else { Ok(answer) }
 }
 
 /// Whether there is more in a folder than one file.

@@ -13,7 +13,10 @@
 //! Modules in `src/` are found where a build tool would install them (`src_layout`).
 //! `[tool.uv]`: of the file whose dependencies count; `pyproject.toml`'s for `requirements.txt` and `pylock.toml`. What looks
 //! like a setting and stands where none is read, or has no effect, is warned of (`stray`, `variables`).
+//!
+//! A deploy that declares the settings itself ([`Declared`]) has none of them read: its files are code.
 
+mod declared;
 mod encoding;
 mod entry;
 mod header;
@@ -37,6 +40,7 @@ use packages::requirements::RequirementError;
 use sandbox::{Kind, Reset};
 use thiserror::Error;
 
+pub use declared::Declared;
 pub use function::Manifest;
 pub use settings::Settings;
 use settings::TABLE_BYTES;
@@ -200,6 +204,14 @@ pub enum ManifestError {
         hint: String,
         /// The keys that exist.
         known: String,
+    },
+    /// A declared setting with a value that it cannot have.
+    #[error("{setting}: {reason}")]
+    Declared {
+        /// What was declared, such as `memory`.
+        setting: &'static str,
+        /// What it must be.
+        reason: String,
     },
     /// A setting with a value that it cannot have.
     #[error("{file}: {key} = {value}: {reason}")]

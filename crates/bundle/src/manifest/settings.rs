@@ -19,9 +19,6 @@ const PROJECT: &str = "pyproject.toml";
 const REQUIREMENTS: &str = "requirements.txt";
 const PIPFILE: &str = "Pipfile";
 
-/// Among the variables that a function sets: it may set any others.
-const ANY_VARIABLE: &str = "*";
-
 /// Writes what uv has locked as what is read: neither a development group nor the project itself is installed.
 const UV_EXPORT: &str =
     "uv export --no-dev --no-emit-project --format requirements-txt --output-file requirements.txt";
@@ -168,7 +165,7 @@ impl Settings {
                     "{file}:{line}: which environment variables this sets is known only when it runs: packages that look one up while they are imported are not imported ahead, and first calls take longer"
                 ));
             }
-            found.sets.push(ANY_VARIABLE.to_owned());
+            found.sets.push(inspect::ANY_VARIABLE.to_owned());
         }
         let manifest = Manifest {
             module: self.entry.module.clone(),
@@ -188,6 +185,7 @@ impl Settings {
             sets: found.sets,
             import_cache: self.chosen.import_cache,
             binary: self.chosen.binary,
+            declared: false,
         };
         let in_src = src_layout::in_vain(root, &found.missing, &found.standard);
         Ok(Inspected { manifest, warnings, in_src, standard: found.standard })

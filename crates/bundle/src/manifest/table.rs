@@ -127,18 +127,23 @@ fn unknown(key: &str, file: &str) -> ManifestError {
 }
 
 fn memory(value: &Value, runs_in: Kind) -> Result<u64, String> {
+    let bytes = quantity::bytes(value)?;
+    memory_fits(bytes, runs_in)?;
+    Ok(bytes)
+}
+
+pub(super) fn memory_fits(bytes: u64, runs_in: Kind) -> Result<(), String> {
     // Below this the interpreter itself does not fit.
     let least = 16 << 20;
     // A machine has addresses for little more, and its libraries need some of them.
     let most_of_machine = 2 << 30;
-    let bytes = quantity::bytes(value)?;
     if bytes < least {
         return Err("at least 16MB are needed".to_owned());
     }
     if !runs_in.is_container() && bytes > most_of_machine {
         return Err("a micro-VM has 2GB at most: ask for less, or run it in a container".to_owned());
     }
-    Ok(bytes)
+    Ok(())
 }
 
 fn cpu(value: &Value, runs_in: Kind) -> Result<Processors, String> {
@@ -168,11 +173,18 @@ fn in_a_container(runs_in: Kind) -> Result<(), String> {
 }
 
 fn number(value: &Value) -> Result<u32, String> {
-    let number = value.as_integer().filter(|number| (1..=10_000).contains(number));
-    number
-        .and_then(|n| u32::try_from(n).ok())
-        .ok_or_else(|| "write a number from 1 to 10000".to_owned())
+    let number = value.as_integer().and_then(|number| u32::try_from(number).ok());
+    let number = number.ok_or_else(|| NUMBER_IS_OF.to_owned())?;
+    number_fits(number)?;
+    Ok(number)
 }
+
+/// Processes, threads, instances.
+pub(super) fn number_fits(number: u32) -> Result<(), String> {
+    if (1..=10_000).contains(&number) { Ok(()) } else { Err(NUMBER_IS_OF.to_owned()) }
+}
+
+const NUMBER_IS_OF: &str = "write a number from 1 to 10000";
 
 fn boolean(value: &Value) -> Result<bool, String> {
     value.as_bool().ok_or_else(|| "write true or false".to_owned())
@@ -204,10 +216,15 @@ fn egress(value: &Value, table: &Table) -> Result<Vec<Destination>, String> {
     let parsed =
         texts.into_iter().map(|text| text.parse().map_err(|e: DestinationError| e.to_string()));
     let destinations = parsed.collect::<Result<Vec<Destination>, _>>()?;
+    egress_fits(&destinations)?;
+    Ok(destinations)
+}
+
+pub(super) fn egress_fits(destinations: &[Destination]) -> Result<(), String> {
     let ports: BTreeSet<u16> = destinations.iter().map(|destination| destination.port).collect();
     match (destinations.len(), ports.len()) {
         (0, _) => Err(format!("say where to, {EGRESS}; or set network = \"none\"")),
-        (1..=MOST_DESTINATIONS, ..=MOST_PORTS) => Ok(destinations),
+        (1..=MOST_DESTINATIONS, ..=MOST_PORTS) => Ok(()),
         _ => {
             Err(format!("at most {MOST_DESTINATIONS} destinations at {MOST_PORTS} different ports"))
         }
@@ -256,20 +273,12 @@ fn environment(value: &Value) -> Result<BTreeMap<String, String>, String> {
     let table = value.as_table().ok_or("write a table: environment = { NAME = \"value\" }")?;
     let mut environment = BTreeMap::new();
     for (name, value) in table {
-        if !variables::is_name(name) {
-            return Err(format!(
-                "{name:?} cannot be a variable's name: use {}",
-                variables::NAME_IS_OF
-            ));
-        }
         let value = match value {
-            Value::String(text) if text.contains('\0') => {
-                return Err(format!("{name} holds a zero byte"));
-            }
             Value::String(text) => text.clone(),
             Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => value.to_string(),
             _ => return Err(format!("{name} must be a text, a number, true or false")),
         };
+        variables::check(name, &value)?;
         environment.insert(name.clone(), value);
     }
     Ok(environment)

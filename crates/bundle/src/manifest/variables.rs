@@ -41,11 +41,21 @@ const AT_START: [&str; 27] = [
 ];
 
 /// What [`is_name`] takes, in words for an error.
-pub(super) const NAME_IS_OF: &str =
-    "visible ASCII characters other than `=`, such as letters, digits and `_`";
+const NAME_IS_OF: &str = "visible ASCII characters other than `=`, such as letters, digits and `_`";
+
+/// Refuses a variable that no process can have.
+pub(super) fn check(name: &str, value: &str) -> Result<(), String> {
+    if !is_name(name) {
+        return Err(format!("{name:?} cannot be a variable's name: use {NAME_IS_OF}"));
+    }
+    if value.contains('\0') {
+        return Err(format!("{name} holds a zero byte"));
+    }
+    Ok(())
+}
 
 /// Whether a variable can have this name: what a shell, a C program and a log can all show.
-pub(super) fn is_name(name: &str) -> bool {
+fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'=')
 }
 

@@ -12,13 +12,14 @@ use std::fs::File;
 use std::sync::Arc;
 
 use bundle::code::{self, Bundle as Code, CodeError};
-use bundle::manifest::{Inspected, Manifest, ManifestError, Overrides, Settings};
+use bundle::manifest::{Declared, Inspected, Manifest, ManifestError, Overrides, Settings};
 use engine::Handler;
 use function::{BundleDigest, PackageLock, VersionRecord, WholeName};
 use layers::base::{self, Base, BaseError};
 use layers::python::{PythonError, PythonRequest};
 use layers::{Patience, RunError, Store, guest};
 use packages::lock::{self, Lock, LockError};
+use packages::sources::Sources;
 use packages::{InstallError, Packages, ViewError};
 use sandbox::{Cpu, CpuBounds, Network, chain};
 use store::Bundles;
@@ -27,7 +28,9 @@ use thiserror::Error;
 use crate::deploy::installer::Installer;
 use crate::deploy::precedence::Precedence;
 use crate::deploy::progress::Progress;
-use crate::deploy::workshop::{Admitted, Bundle, Made, MakeError, Opened, Packing, Workshop};
+use crate::deploy::workshop::{
+    Admitted, Bundle, Made, MakeError, Opened, Packing, SettingsFrom, Workshop,
+};
 use crate::packages::store as shelf;
 
 /// Makes layers in a state directory.
@@ -97,26 +100,47 @@ impl Layered {
     ) -> Result<(Opened, Manifest, Vec<String>), MakeError> {
         let settings = Settings::read(code.path(), over).map_err(unreadable)?;
         self.check_cpu(settings.cpu())?;
-        let base = self.base(&settings, python, progress)?;
-        let interpreter = base.command(&self.store);
-        let inspected = settings.inspect(code.path(), &interpreter).map_err(unreadable)?;
-        let Inspected { manifest, warnings, in_src, standard } = inspected;
-        Ok((Opened { code, settings, base, standard, in_src }, manifest, warnings))
-    }
-
-    /// The base that the function asks for; the worker's default when that fits.
-    fn base(
-        &self,
-        settings: &Settings,
-        python: Option<&str>,
-        progress: &dyn Progress,
-    ) -> Result<Base, MakeError> {
-        let wanted = settings.python().map_err(|error| function("manifest", &error))?;
+        let wanted = settings.python().map_err(unreadable)?;
         let wanted = match python {
             // Its own words fit more than one: only this one has the packages that it was locked with.
             Some(minor) => wanted.of_minor(minor).map_err(|error| machine("base", &error))?,
             None => wanted,
         };
+        let impossible = |error: &PythonError| matches!(error, PythonError::Impossible { .. });
+        let base = self.base(&wanted, impossible, progress)?;
+        let interpreter = base.command(&self.store);
+        let inspected = settings.inspect(code.path(), &interpreter).map_err(unreadable)?;
+        let Inspected { manifest, warnings, in_src, standard } = inspected;
+        let (sources, locked) = (settings.sources().clone(), settings.is_locked());
+        let opened = Opened { code, sources, locked, base, standard, in_src };
+        Ok((opened, manifest, warnings))
+    }
+
+    /// Takes an unpacked bundle as it is, with settings that were declared.
+    fn open_declared(
+        &self,
+        code: Code,
+        declared: &Declared,
+        progress: &dyn Progress,
+    ) -> Result<(Opened, Manifest, Vec<String>), MakeError> {
+        declared.check().map_err(unreadable)?;
+        self.check_cpu(declared.limits.cpu)?;
+        let wanted = declared.python().map_err(unreadable)?;
+        let not_here = |error: &PythonError| matches!(error, PythonError::NoneFits { .. });
+        let base = self.base(&wanted, not_here, progress)?;
+        let interpreter = base.command(&self.store);
+        let inspected = declared.inspect(code.path(), &interpreter).map_err(unreadable)?;
+        Ok((as_it_is(code, base), inspected.manifest, inspected.warnings))
+    }
+
+    /// The base that is asked for; the worker's default when that fits. `is_functions`: of which errors the function's author
+    /// is told.
+    fn base(
+        &self,
+        wanted: &PythonRequest,
+        is_functions: impl Fn(&PythonError) -> bool,
+        progress: &dyn Progress,
+    ) -> Result<Base, MakeError> {
         if let Some(default) = &self.python {
             let base = base::default_or_build(&self.store, default, progress)
                 .map_err(|e| machine("base", &e))?;
@@ -124,8 +148,8 @@ impl Layered {
                 return Ok(base);
             }
         }
-        base::default_or_build(&self.store, &wanted, progress).map_err(|error| match error {
-            BaseError::Python(PythonError::Impossible { .. }) => function("manifest", &error),
+        base::default_or_build(&self.store, wanted, progress).map_err(|error| match &error {
+            BaseError::Python(python) if is_functions(python) => function("manifest", &error),
             _ => machine("base", &error),
         })
     }
@@ -142,8 +166,8 @@ impl Layered {
         }
         let installer =
             self.installer.get(patience, progress).map_err(|error| machine("installer", &error))?;
-        let (base, sources) = (&opened.base, opened.settings.sources());
-        let locked = match opened.settings.is_locked() {
+        let (base, sources) = (&opened.base, &opened.sources);
+        let locked = match opened.locked {
             true => lock::keep(&installer, base, wanted, sources),
             false => lock::resolve(&self.store, &installer, base, wanted, sources, progress),
         };
@@ -173,7 +197,7 @@ impl Layered {
         let Some(PackageLock { text, direct }) = locked else { return Ok(None) };
         let installer =
             self.installer.get(patience, progress).map_err(|error| machine("installer", &error))?;
-        let (base, sources) = (&opened.base, opened.settings.sources());
+        let (base, sources) = (&opened.base, &opened.sources);
         let lock = Lock::of(text, direct.clone(), base);
         let installed = packages::install(&self.store, &installer, base, &lock, sources, progress)
             .map_err(|error| match error {
@@ -207,9 +231,12 @@ impl Layered {
         patience: &Arc<Patience>,
         progress: &dyn Progress,
     ) -> Result<Admitted, MakeError> {
-        let Bundle { packing, file, over } = bundle;
+        let Bundle { packing, file, settings } = bundle;
         let code = self.unpack(&packing, file)?;
-        let (opened, manifest, warnings) = self.open(code, over, None, progress)?;
+        let (opened, manifest, warnings) = match &settings {
+            SettingsFrom::Files(over) => self.open(code, *over, None, progress)?,
+            SettingsFrom::Declared(declared) => self.open_declared(code, declared, progress)?,
+        };
         if !manifest.kind.is_container() && manifest.network != Network::None {
             return Err(function("manifest", &MachineWithNetwork(manifest.network.as_str())));
         }
@@ -242,6 +269,12 @@ impl Layered {
                 return Err(machine("bundle", &Damaged(record.bundle.clone())));
             }
         };
+        if record.manifest.declared {
+            let wanted = PythonRequest::version_of(&record.python);
+            let wanted = wanted.map_err(|error| machine("base", &error))?;
+            let base = self.base(&wanted, |_| false, progress)?;
+            return Ok(as_it_is(code, base));
+        }
         let (kind, reset) = (Some(record.manifest.kind), Some(record.manifest.reset));
         let over = Overrides { kind, reset };
         Ok(self.open(code, over, Some(&record.python), progress)?.0)
@@ -328,6 +361,12 @@ impl Workshop for Layered {
     fn take_mended(&self) -> bool {
         self.installer.take_mended()
     }
+}
+
+/// A bundle that says nothing of itself.
+fn as_it_is(code: Code, base: Base) -> Opened {
+    let (standard, in_src) = Default::default();
+    Opened { code, sources: Sources::default(), locked: false, base, standard, in_src }
 }
 
 /// Warnings about modules in `src/` that no package brings either.

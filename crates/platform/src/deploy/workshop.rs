@@ -12,11 +12,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bundle::code;
-use bundle::manifest::{Overrides, Settings};
+use bundle::manifest::{Declared, Overrides};
 use engine::Handler;
 use function::{VersionRecord, WholeName};
 use layers::Patience;
 use layers::base::Base;
+use packages::sources::Sources;
 use thiserror::Error;
 
 use crate::deploy::progress::Progress;
@@ -28,8 +29,17 @@ pub struct Bundle {
     pub packing: Packing,
     /// Its bytes, read from the beginning.
     pub file: File,
-    /// What counts whatever it says itself.
-    pub over: Overrides,
+    /// Where the version's settings are.
+    pub settings: SettingsFrom,
+}
+
+/// Where a version's settings are.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SettingsFrom {
+    /// In the bundle's files, but for what the deploy says instead.
+    Files(Overrides),
+    /// In the deploy alone: the bundle's files are code, and are not judged.
+    Declared(Box<Declared>),
 }
 
 /// How a bundle is packed.
@@ -74,8 +84,10 @@ pub struct Admitted {
 pub struct Opened {
     /// Its files, unpacked and not sealed yet.
     pub code: code::Bundle,
-    /// The settings that its files give.
-    pub settings: Settings,
+    /// Where its packages come from, beside what the worker's environment says.
+    pub sources: Sources,
+    /// Whether its packages are a lock of another tool's, to be kept as it is.
+    pub locked: bool,
     /// The base that it runs on here.
     pub base: Base,
     /// The modules that the base's Python has itself.

@@ -559,6 +559,7 @@ pub(crate) mod tests {
                 sets: Vec::new(),
                 import_cache: true,
                 binary: false,
+                declared: false,
             },
             lock: None,
         }

@@ -40,6 +40,7 @@ fn record(tenant: &str, name: &str) -> VersionRecord {
             sets: vec!["*".to_owned()],
             import_cache: false,
             binary: true,
+            declared: false,
         },
         lock: Some(PackageLock {
             text: "six==1.17.0\n".to_owned(),

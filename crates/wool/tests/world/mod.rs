@@ -18,7 +18,9 @@ use hyper::{Method, StatusCode};
 use layers::Patience;
 use platform::access::Secret;
 use platform::deploy::progress::Progress;
-use platform::deploy::workshop::{Admitted, Bundle, Made, MakeError, Opened, Workshop};
+use platform::deploy::workshop::{
+    Admitted, Bundle, Made, MakeError, Opened, SettingsFrom, Workshop,
+};
 use sandbox::fake::FakeProvider;
 use sandbox::{Kind, Limits, Network, PythonSpec, Reset};
 use tempfile::TempDir;
@@ -205,7 +207,7 @@ impl Workshop for Words {
         if let Some(message) = word("refuse") {
             return Err(MakeError::Function { step: "manifest", message });
         }
-        let over = bundle.over;
+        let SettingsFrom::Files(over) = bundle.settings else { panic!("it reads words") };
         let manifest = Manifest {
             kind: over.kind.unwrap_or_default(),
             reset: over.reset.unwrap_or_default(),
@@ -254,6 +256,7 @@ pub fn manifest(word: impl Fn(&str) -> Option<String>) -> Manifest {
         sets: Vec::new(),
         import_cache: true,
         binary: word("binary").is_some(),
+        declared: false,
     }
 }
 
