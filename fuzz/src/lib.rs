@@ -6,6 +6,7 @@
 //!   messages      ─ packets of worker, warden, monitor, zygote   wheel    ─ archives that a build made
 //!   system_calls  ─ a program in a micro-VM                      lock     ─ what an installer printed
 //!   unikernels    ─ a program of mutated ELF                     elf      ─ libraries, programs
+//!   lambda        ─ requests to AWS Lambda's API, and names of functions and layers in them
 //! ```
 //! A target panics when a promise is broken; the fuzzer besides watches over time, memory and aborts. `make fuzz` runs
 //! them under coverage; `cargo test` replays `corpus/`, in which every input that ever broke one stays.
@@ -15,6 +16,7 @@ mod conversation;
 mod elf;
 mod frames;
 mod kvm;
+mod lambda;
 mod lock;
 mod messages;
 mod scratch;
@@ -27,7 +29,7 @@ mod wheel;
 pub type Target = fn(&[u8]);
 
 /// All of them, by name: also that of the directory below `corpus/`.
-pub const TARGETS: [(&str, Target); 11] = [
+pub const TARGETS: [(&str, Target); 12] = [
     ("frames", frames::fuzz),
     ("conversation", conversation::fuzz),
     ("messages", messages::fuzz),
@@ -37,6 +39,7 @@ pub const TARGETS: [(&str, Target); 11] = [
     ("wheel", wheel::fuzz),
     ("lock", lock::fuzz),
     ("elf", elf::fuzz),
+    ("lambda", lambda::fuzz),
     ("unikernels", unikernels::fuzz),
     ("system_calls", system_calls::fuzz),
 ];

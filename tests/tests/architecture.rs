@@ -8,11 +8,12 @@ use std::process::Command;
 use e2e::Value;
 
 /// Each crate, with those of ours that it uses. A new crate needs a row here and in the design.
-const ARROWS: [(&str, &[&str]); 21] = [
+const ARROWS: [(&str, &[&str]); 22] = [
     // For tests alone.
     ("skips", &[]),
     ("sys", &[]),
     ("function", &[]),
+    ("lambda-api", &[]),
     ("sandbox", &["function"]),
     ("layers", &["sandbox", "sys"]),
     ("packages", &["layers", "sandbox"]),
@@ -58,8 +59,17 @@ const ARROWS: [(&str, &[&str]); 21] = [
     (
         "fuzz",
         &[
-            "skips", "sandbox", "layers", "packages", "bundle", "warden", "microvm", "vmm",
-            "engine", "function",
+            "skips",
+            "sandbox",
+            "layers",
+            "packages",
+            "bundle",
+            "warden",
+            "microvm",
+            "vmm",
+            "engine",
+            "function",
+            "lambda-api",
         ],
     ),
     // These tests know the worker as its users do.
@@ -67,9 +77,10 @@ const ARROWS: [(&str, &[&str]); 21] = [
 ];
 
 /// Where `unsafe` is forbidden by the compiler.
-const SAFE: [&str; 15] = [
+const SAFE: [&str; 16] = [
     "skips",
     "function",
+    "lambda-api",
     "sandbox",
     "engine",
     "store",

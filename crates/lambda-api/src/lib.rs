@@ -1,0 +1,31 @@
+//! AWS Lambda's HTTP API as data, for a door that speaks it.
+//!
+//! ```text
+//!   method, path, query ──► route ──► Route ──► input ──► Input ──► the door's own structures
+//!                             │                   │
+//!                             └──────► Fault ◄────┘   code, status, body
+//! ```
+//!
+//! `model.json`, which `generate.py` writes from the service's own model, has each operation, where
+//! each member of its input travels, what a value must satisfy, and the errors. What a client sends
+//! wrongly is answered as the service answers it; texts that are not known are this crate's own.
+//!
+//! Its bytes come from strangers. Nothing here panics on them; time and memory grow with their
+//! length alone: no pattern is tried on a value that is longer than the model allows.
+#![forbid(unsafe_code)]
+
+pub mod arn;
+mod constraints;
+pub mod eventstream;
+mod fault;
+mod input;
+mod model;
+mod operation;
+mod route;
+mod typed;
+mod unsupported;
+
+pub use fault::Fault;
+pub use input::Input;
+pub use operation::Operation;
+pub use route::{Route, is_api_path, route};
