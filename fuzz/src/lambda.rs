@@ -1,8 +1,7 @@
-//! Requests to AWS Lambda's API, as far as the crate `lambda-api` takes them: what is asked for, and
-//! what it says.
+//! Requests to AWS Lambda's API: which operation, with what input, of which function or layer.
 //!
-//! The first line of the bytes is a method and a URL, the second the value of every header, the third
-//! names a function or a layer; the rest is the body.
+//! The first line of the bytes is a method and a URL, the second the value of every header, and the
+//! third names a function or a layer. The rest is the body.
 
 use lambda_api::arn::{FunctionRef, LayerRef, Place};
 use lambda_api::{Fault, Input, Route, is_api_path, route};

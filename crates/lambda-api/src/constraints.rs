@@ -5,9 +5,14 @@
 //!     Value '0' at 'timeout' failed to satisfy constraint: Member must have value greater than …;
 //!     Value null at 'role' failed to satisfy constraint: Member must not be null
 //! ```
-//! Elements of lists, and keys and values of maps, are spoken of together: `Value '[a, b]' at 'x' failed
-//! to satisfy constraint: Member must satisfy constraint: [all that an element must]`. Structures in a
-//! list have places, from 1: `x.1.member.y`.
+//! A list of plain values has one violation for all of its elements, and so have the keys and the
+//! values of a map:
+//!
+//! ```text
+//!     Value '[a, b]' at 'x' failed to satisfy constraint:
+//!       Member must satisfy constraint: [each constraint of an element]
+//! ```
+//! A structure in a list has a place, from 1: `x.1.member.y`.
 
 use std::fmt;
 
@@ -103,14 +108,10 @@ impl Violations {
 
     /// A blob of that many bytes.
     fn blob(&mut self, length: &Length, bytes: usize, path: &str) {
-        let allowed = length.min.unwrap_or(0)..=length.max.unwrap_or(usize::MAX);
-        for (limit, fits) in [
-            (length.max.map(Constraint::MaxLength), bytes <= *allowed.end()),
-            (length.min.map(Constraint::MinLength), bytes >= *allowed.start()),
-        ] {
-            if let (Some(limit), false) = (limit, fits) {
-                self.add(&format!("Value at '{path}'"), &limit.to_string());
-            }
+        let above = length.max.filter(|max| bytes > *max).map(Constraint::MaxLength);
+        let below = length.min.filter(|min| bytes < *min).map(Constraint::MinLength);
+        for limit in above.into_iter().chain(below) {
+            self.add(&format!("Value at '{path}'"), &limit.to_string());
         }
     }
 

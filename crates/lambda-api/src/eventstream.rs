@@ -6,8 +6,8 @@
 //!
 //!   header: length of the name u8 │ name │ type u8 = 7, text │ length u16 │ text
 //! ```
-//! Numbers are big-endian. A stream is any number of chunks and then one `InvokeComplete`, also of a
-//! function that failed.
+//! Numbers are big-endian. A stream is any number of chunks and then one `InvokeComplete`, also
+//! when the function failed.
 
 use serde::Serialize;
 
@@ -75,8 +75,8 @@ mod tests {
     use super::*;
 
     /// Two chunks and an end, of this encoder. botocore 1.44.8 read these bytes when the test was
-    /// written: its `EventStreamBuffer`, which verifies both checksums, gave three messages, and its
-    /// `EventStream` for `InvokeWithResponseStream` the payloads and the two members below.
+    /// written: its `EventStreamBuffer`, which verifies both checksums, gave three messages, and
+    /// its `EventStream` for `InvokeWithResponseStream` the payloads and the two members below.
     const GOLDEN: &str = "0000006f0000005af5fe871f0b3a6576656e742d7479706507000c5061796c6f61644368756e6b0d3a636f6e\
         74656e742d747970650700186170706c69636174696f6e2f6f637465742d73747265616d0d3a6d6573736167\
         652d747970650700056576656e747b2261223a7547cb150000006d0000005a8f3ed47f0b3a6576656e742d74\

@@ -123,7 +123,7 @@ impl Fault {
         Self { reason: Some(reason), ..fault }
     }
 
-    /// `ValidationException` of one violation or more, each `Value … failed to satisfy constraint: …`.
+    /// `ValidationException`, of each `Value … failed to satisfy constraint: …`.
     #[must_use]
     pub fn violations(all: &[String]) -> Self {
         let (count, errors) = (all.len(), if all.len() == 1 { "error" } else { "errors" });
@@ -180,7 +180,7 @@ impl Fault {
         self.retry_after
     }
 
-    /// JSON: the text, under the key of this error, with `Type` and `Reason` where the service has them.
+    /// JSON: the text, under the key that this error has, and `Type` and `Reason` if there are any.
     #[must_use]
     pub fn body(&self) -> Vec<u8> {
         let mut body = Map::new();

@@ -12,7 +12,7 @@ use crate::{Fault, Route, constraints};
 pub struct Input<'b> {
     /// By the members' own names: `FunctionName`. Blobs are base64. None is null.
     pub members: Map<String, Value>,
-    /// The whole body of an operation whose input is one: see `Operation::payload`. Of others, empty.
+    /// The body, of an operation that has a payload of bytes: `Operation::payload`. Else empty.
     pub payload: &'b [u8],
 }
 
@@ -30,11 +30,11 @@ impl Input<'_> {
 }
 
 impl Route {
-    /// The input of the operation. `query` is as it stands in the URL; `headers` gives the value of a
-    /// header, by a name that may be written with capitals.
+    /// The input of the operation. `query` is as it stands in the URL. `headers` gives the value
+    /// of a header; the name that it is asked for has capitals.
     ///
-    /// Members that the model does not know are passed over, and so are those that are null. No body
-    /// means `{}`. Of a repeated parameter that is no list the first counts.
+    /// Members that the model does not know are passed over, and so are those that are null. No
+    /// body means `{}`. Of a repeated parameter that is no list the first counts.
     ///
     /// # Errors
     ///

@@ -7,11 +7,11 @@
 //! ```
 //!
 //! `model.json`, which `generate.py` writes from the service's own model, has each operation, where
-//! each member of its input travels, what a value must satisfy, and the errors. What a client sends
-//! wrongly is answered as the service answers it; texts that are not known are this crate's own.
+//! each member of its input travels, what a value must satisfy, and the errors. A wrong request gets
+//! the service's own error. Where the service's text is not known, the text is this crate's.
 //!
-//! Its bytes come from strangers. Nothing here panics on them; time and memory grow with their
-//! length alone: no pattern is tried on a value that is longer than the model allows.
+//! The requests come from strangers. Nothing here panics on them, and time and memory grow with
+//! their length alone: no pattern is tried on a value that is longer than the model allows.
 #![forbid(unsafe_code)]
 
 pub mod arn;

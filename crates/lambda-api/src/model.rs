@@ -1,4 +1,4 @@
-//! What `model.json` holds. The file is part of the program, so an error in it is a panic, and a test
+//! What `model.json` holds. The file is part of the program: an error in it is a panic, and a test
 //! of this module reads all of it.
 
 use std::collections::{BTreeMap, HashMap};
@@ -146,8 +146,8 @@ impl From<String> for Pattern {
 }
 
 impl Pattern {
-    /// Whether it fits the whole value. One that looks ahead or back may give up, which is "no": see
-    /// the test that bounds the length of what such patterns are tried on.
+    /// Whether it fits the whole value. A pattern that looks ahead or back may give up, which is
+    /// "no": see the test that bounds the length of what such patterns are tried on.
     pub(crate) fn fits(&self, value: &str) -> bool {
         self.compiled.get_or_init(|| self.compile()).is_match(value).unwrap_or(false)
     }

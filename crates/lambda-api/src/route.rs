@@ -63,8 +63,9 @@ pub fn is_api_path(path: &str) -> bool {
 /// must be allowed, and finds none.
 pub fn route(method: &str, path: &str, query: &str) -> Result<Route, Fault> {
     // Old SDKs end paths in a slash.
-    let trimmed = path.strip_suffix('/').unwrap_or(path);
-    let segments: Vec<&str> = trimmed.split('/').skip(1).collect();
+    let words = path.strip_prefix('/').unwrap_or_default();
+    let words = words.strip_suffix('/').unwrap_or(words);
+    let segments: Vec<&str> = words.split('/').collect();
     let candidates = segments.first().and_then(|date| BY_DATE.get(date));
     let mut known = false;
     for operation in candidates.into_iter().flatten() {
@@ -156,9 +157,17 @@ mod tests {
 
     #[test]
     fn an_unknown_path_is_404_and_another_method_403() {
-        for path in
-            ["/", "", "/2015-03-31", "/2015-03-31/functions//invocations", "/2015-03-31/nothing/f"]
-        {
+        for path in [
+            "",
+            "/",
+            "//",
+            "/2015-03-31",
+            "/2015-03-31/functions//",
+            "/2015-03-31/functions//invocations",
+            "/2015-03-31/nothing/f",
+            "2015-03-31/functions",
+            "x/2015-03-31/functions",
+        ] {
             let fault = route("POST", path, "").unwrap_err();
             assert_eq!(
                 (fault.code(), fault.status()),
@@ -202,7 +211,11 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_routed_or_refused(method in ".{0,8}", path in ".{0,80}", query in ".{0,40}") {
+        fn any_text_is_routed_or_refused(
+            method in "GET|POST|.{0,8}",
+            path in "/{0,2}(2015-03-31|2018-10-31|.{0,9}|/|functions|layers|policy){0,9}",
+            query in ".{0,40}",
+        ) {
             if let Ok(found) = route(&method, &path, &query) {
                 prop_assert!(is_api_path(&path));
                 prop_assert_eq!(found.operation.method, method);

@@ -11,8 +11,9 @@ use serde_json::{Map, Number, Value};
 use crate::Fault;
 use crate::model::{Kind, Location, MODEL, Member, Shape, Structure};
 
-/// A value of a body, with the types of its shape. Members that the shape does not have go, and so do
-/// those that are null. A blob stays base64. A number with a fraction loses it where an integer is read.
+/// A value of a body, with the types of its shape. Members that the shape does not have are left
+/// out, and so are those that are null. A blob stays base64. Where an integer is read, a number
+/// loses its fraction, as in the service.
 pub(crate) fn typed(shape: &Shape, value: Value) -> Result<Value, Fault> {
     match (&shape.kind, value) {
         (Kind::Structure(structure), value) => {
