@@ -33,7 +33,10 @@ const ARROWS: [(&str, &[&str]); 22] = [
             "sys",
         ],
     ),
-    ("doors", &["platform", "store", "engine", "function", "bundle", "packages", "sandbox"]),
+    (
+        "doors",
+        &["platform", "store", "engine", "function", "lambda-api", "bundle", "packages", "sandbox"],
+    ),
     (
         "wool",
         &[
@@ -43,6 +46,7 @@ const ARROWS: [(&str, &[&str]); 22] = [
             "store-sqlite",
             "engine",
             "function",
+            "lambda-api",
             "vmm",
             "container",
             "egress",

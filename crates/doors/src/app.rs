@@ -9,7 +9,8 @@ use platform::access::{Admitted, Issuer, Tokens};
 use platform::audit::Audit;
 use platform::control::Control;
 use platform::deploy::Deployer;
-use platform::functions::{FunctionReader, Releases};
+use platform::events::Events;
+use platform::functions::{Attachments, FunctionReader, Releases};
 use platform::invoke::Invoker;
 use platform::limits::Capacity;
 use platform::limits::Unenforced;
@@ -36,10 +37,14 @@ pub struct App {
     pub functions: FunctionReader,
     /// Publishes versions of functions, and keeps aliases.
     pub releases: Releases,
+    /// What APIs keep beside functions.
+    pub attachments: Attachments,
     /// Deploys and removes functions.
     pub deployer: Arc<Deployer>,
     /// Calls functions.
-    pub invoker: Invoker,
+    pub invoker: Arc<Invoker>,
+    /// Runs events that no client waits for.
+    pub events: Arc<Events>,
     /// Lists, sets and removes secrets.
     pub secrets: SecretEditor,
     /// Looks after packages.
@@ -58,6 +63,16 @@ pub struct App {
     pub tcp_budgets: Budgets,
     /// What requests may take that come through the Unix socket.
     pub unix_budgets: Budgets,
+}
+
+impl App {
+    /// What requests may take that come through a listener.
+    pub(crate) fn budgets(&self, listener: Listener) -> &Budgets {
+        match listener {
+            Listener::Loopback | Listener::Network => &self.tcp_budgets,
+            Listener::Unix => &self.unix_budgets,
+        }
+    }
 }
 
 /// Which socket a request comes through.

@@ -114,6 +114,18 @@ impl ApiError {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)
     }
 
+    /// The status of its reply.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// When to try again, in whole seconds: zero would mean "at once".
+    pub(crate) fn retry_after(&self) -> Option<u32> {
+        let after = self.retry_after?;
+        let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
+        Some(u32::try_from(seconds).unwrap_or(u32::MAX).max(1))
+    }
+
     /// What the client will read.
     #[must_use]
     pub fn detail(&self) -> &ErrorDetail {
@@ -210,6 +222,10 @@ impl From<&DeployError> for ApiError {
             DeployError::Store(full @ RegistryError::Full { .. }) => {
                 Self::new(StatusCode::FORBIDDEN, "quota", full.to_string())
             }
+            DeployError::Store(RegistryError::Unknown(name)) => Self::unknown_function(name.name()),
+            DeployError::Store(there @ (RegistryError::Exists(_) | RegistryError::Changed(_))) => {
+                Self::new(StatusCode::CONFLICT, "conflict", there.to_string())
+            }
             DeployError::Store(_) | DeployError::Secrets(_) | DeployError::BrokeOff => {
                 Self::internal(chain(error))
             }
@@ -244,17 +260,15 @@ impl From<NameError> for ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let kind = ErrorType(self.detail.r#type.clone());
+        let (kind, after) = (ErrorType(self.detail.r#type.clone()), self.retry_after());
         let mut response = (self.status, Json(ErrorBody { error: self.detail })).into_response();
         response.extensions_mut().insert(kind);
         if self.status == StatusCode::UNAUTHORIZED {
             let bearer = HeaderValue::from_static("Bearer");
             response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
         }
-        if let Some(after) = self.retry_after {
-            // Whole seconds are all that the header can say; zero would mean "at once".
-            let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        if let Some(after) = after {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(after));
         }
         response
     }

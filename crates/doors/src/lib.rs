@@ -1,20 +1,25 @@
 //! HTTP: the door, and the APIs behind it.
 //!
 //! ```text
-//!   bytes ──► door (listen, TLS, connections, heads) ──► request (who asks, audit, bodies) ──► native ──► platform ──► bytes
+//!   bytes ──► door (listen, TLS, connections, heads) ──► request (who asks, audit, bodies) ─┬► native ─┬─► platform ──► bytes
+//!                                                                                          └► lambda ─┘
 //! ```
-//! `native` is Lambswool's own API. A refusal is an [`error::ApiError`] everywhere.
+//! `native` is Lambswool's own API, `lambda` is AWS Lambda's: paths that begin with one of its dates. A refusal is an [`error::ApiError`] everywhere.
 
 #![forbid(unsafe_code)]
 
 mod app;
 pub mod door;
 pub mod error;
+mod lambda;
 pub mod native;
 mod request;
 
-use function::{Bytes, Span};
+use std::sync::Arc;
 
+use axum::{Router, middleware};
+use function::{Bytes, Span};
+use lambda_api::arn::Place;
 use platform::access::Demand;
 
 pub use app::{App, Listener};
@@ -22,7 +27,7 @@ pub use request::Budgets;
 pub use request::entrance::TENANT;
 
 /// What the operator says of requests.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// When calls over TCP take a token.
     pub tokens: Demand,
@@ -32,4 +37,13 @@ pub struct Settings {
     pub deploy_body: Bytes,
     /// How long a client may pause.
     pub client_timeout: Span,
+    /// The account and the region that AWS Lambda's API is of here.
+    pub place: Place,
+}
+
+/// The routes of all APIs, behind a listener.
+pub fn router(app: &Arc<App>, listener: Listener) -> Router {
+    let lambda = lambda::Api::new(app, listener);
+    let native = native::router(Arc::clone(app), listener);
+    native.layer(middleware::from_fn_with_state(lambda, lambda::answer_or_pass_on))
 }

@@ -21,6 +21,7 @@ mod name;
 pub mod network;
 mod qualifier;
 pub mod quantity;
+mod told;
 mod version;
 mod whole_name;
 
@@ -33,5 +34,6 @@ pub use name::{FunctionName, MAX_NAME, NameError};
 pub use network::{Destination, Network};
 pub use qualifier::{AliasName, LATEST, MAX_ALIAS, Qualifier, QualifierError};
 pub use quantity::{Bytes, Cpus, Span};
+pub use told::Told;
 pub use version::{BundleDigest, DigestError, PackageLock, VersionId, VersionRecord};
 pub use whole_name::{WholeName, directory};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Destination, Kind, Limits, Network, Reset};
+use crate::{Destination, Kind, Limits, Network, Reset, Told};
 
 /// How a handler is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -61,6 +61,9 @@ pub struct Manifest {
     /// Whether its deploy declared all of this: no file of it is read for settings.
     #[serde(default, skip_serializing_if = "is_false")]
     pub declared: bool,
+    /// What AWS Lambda's API was told of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<Box<Told>>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]

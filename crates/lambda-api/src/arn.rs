@@ -38,6 +38,12 @@ pub struct Place {
 }
 
 impl Place {
+    /// Whether a text is a region as ARNs name them.
+    #[must_use]
+    pub fn is_region(text: &str) -> bool {
+        REGION.fits(text)
+    }
+
     /// Of a function, or of its version or alias.
     #[must_use]
     pub fn function_arn(&self, name: &str, qualifier: Option<&str>) -> String {

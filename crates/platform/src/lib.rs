@@ -17,6 +17,7 @@ pub mod access;
 pub mod audit;
 pub mod control;
 pub mod deploy;
+pub mod events;
 pub mod functions;
 pub mod invoke;
 pub mod limits;

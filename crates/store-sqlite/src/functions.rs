@@ -9,13 +9,13 @@ use function::{AliasName, BundleDigest, QualifierError, VersionId, WholeName};
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 use store::millis::{from_millis, to_millis};
 use store::{
-    AliasRow, FunctionRow, Functions, MAX_VERSIONS, PastVersion, PublishedVersion, StoreError,
-    Version,
+    AliasRow, AttachmentRow, FunctionRow, Functions, MAX_VERSIONS, PastVersion, PublishedVersion,
+    StoreError, Version,
 };
 
 use crate::database::{self, strange, unreadable, unwritable};
 
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     "CREATE TABLE versions (
          id       TEXT PRIMARY KEY,
          tenant   TEXT NOT NULL,
@@ -64,6 +64,14 @@ const MIGRATIONS: [&str; 3] = [
     "DELETE FROM functions WHERE hidden;
      DELETE FROM versions WHERE (tenant, name) NOT IN (SELECT tenant, name FROM functions);
      ALTER TABLE functions DROP COLUMN hidden;",
+    "CREATE TABLE attachments (
+         tenant TEXT NOT NULL,
+         name   TEXT NOT NULL,
+         kind   TEXT NOT NULL,
+         key    TEXT NOT NULL,
+         text   TEXT NOT NULL,
+         PRIMARY KEY (tenant, name, kind, key)
+     ) STRICT;",
 ];
 
 const STORE: &str = "the functions";
@@ -120,6 +128,7 @@ impl Functions for SqliteFunctions {
         let sql = "DELETE FROM functions WHERE tenant = ?1 AND name = ?2";
         let removed = transaction.execute(sql, whole).map_err(failed)?;
         for sql in [
+            "DELETE FROM attachments WHERE tenant = ?1 AND name = ?2",
             "DELETE FROM aliases WHERE tenant = ?1 AND name = ?2",
             "DELETE FROM published WHERE tenant = ?1 AND name = ?2",
             "DELETE FROM versions WHERE tenant = ?1 AND name = ?2",
@@ -250,6 +259,35 @@ impl Functions for SqliteFunctions {
         let mut statement = self.disk.prepare(sql).map_err(failed)?;
         let rows = statement.query_map([], |row| Ok(read_alias(row))).map_err(failed)?;
         rows.map(|row| row.map_err(failed)?).collect()
+    }
+
+    fn attach(&mut self, name: &WholeName, attachment: &AttachmentRow) -> Result<(), StoreError> {
+        let AttachmentRow { kind, key, text } = attachment;
+        let sql = "INSERT OR REPLACE INTO attachments (tenant, name, kind, key, text)
+                   VALUES (?1, ?2, ?3, ?4, ?5)";
+        let row = params![name.tenant(), name.name(), kind, key, text];
+        self.disk.execute(sql, row).map_err(unwritable(STORE))?;
+        Ok(())
+    }
+
+    fn detach(&mut self, name: &WholeName, kind: &str, key: &str) -> Result<bool, StoreError> {
+        let sql = "DELETE FROM attachments
+                   WHERE tenant = ?1 AND name = ?2 AND kind = ?3 AND key = ?4";
+        let row = [name.tenant(), name.name(), kind, key];
+        Ok(self.disk.execute(sql, row).map_err(unwritable(STORE))? > 0)
+    }
+
+    fn attachments(&self) -> Result<Vec<(WholeName, AttachmentRow)>, StoreError> {
+        let failed = unreadable(STORE);
+        let sql = "SELECT tenant, name, kind, key, text
+                   FROM attachments ORDER BY tenant, name, kind, key";
+        let mut statement = self.disk.prepare(sql).map_err(failed)?;
+        let rows = statement.query_map([], |row| {
+            let name = WholeName::stored(row.get(0)?, row.get(1)?);
+            let (kind, key, text) = (row.get(2)?, row.get(3)?, row.get(4)?);
+            Ok((name, AttachmentRow { kind, key, text }))
+        });
+        rows.map_err(failed)?.map(|row| row.map_err(failed)).collect()
     }
 }
 

@@ -72,6 +72,17 @@ pub struct AliasRow {
     pub description: String,
 }
 
+/// What an API keeps beside a function, such as its tags: a text that the store does not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttachmentRow {
+    /// What it is: `tags`.
+    pub kind: String,
+    /// What of the function it belongs to, such as an alias; empty for the function itself.
+    pub key: String,
+    /// The text, JSON as a rule.
+    pub text: String,
+}
+
 /// Keeps functions. The record of the current version says which function a row is of.
 pub trait Functions: Send + Debug {
     /// Adds the row's version, or finds it there, and makes it the function's current one. A version
@@ -83,7 +94,7 @@ pub trait Functions: Send + Debug {
     /// When the row cannot be written.
     fn put(&mut self, function: &FunctionRow) -> Result<(), StoreError>;
 
-    /// Removes a function with all its versions and aliases. Returns whether it was there. Numbers of
+    /// Removes a function with all its versions, aliases and attachments. Returns whether it was there. Numbers of
     /// its published versions are not used again if it comes back.
     ///
     /// # Errors
@@ -155,4 +166,22 @@ pub trait Functions: Send + Debug {
     /// # Errors
     /// When the store cannot be read.
     fn aliases(&self) -> Result<Vec<(WholeName, AliasRow)>, StoreError>;
+
+    /// Adds an attachment of a function, or replaces it.
+    ///
+    /// # Errors
+    /// When the store cannot be written.
+    fn attach(&mut self, name: &WholeName, attachment: &AttachmentRow) -> Result<(), StoreError>;
+
+    /// Removes an attachment. Returns whether it was there.
+    ///
+    /// # Errors
+    /// When the store cannot be written.
+    fn detach(&mut self, name: &WholeName, kind: &str, key: &str) -> Result<bool, StoreError>;
+
+    /// All attachments with their functions, by tenant, name, kind and key.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn attachments(&self) -> Result<Vec<(WholeName, AttachmentRow)>, StoreError>;
 }

@@ -49,7 +49,8 @@ pub use actions::{ActionRow, Actions};
 pub use bundles::{Bundles, Pack};
 pub use error::{Cause, StoreError};
 pub use functions::{
-    AliasRow, FunctionRow, Functions, MAX_VERSIONS, PastVersion, PublishedVersion, Version,
+    AliasRow, AttachmentRow, FunctionRow, Functions, MAX_VERSIONS, PastVersion, PublishedVersion,
+    Version,
 };
 pub use secrets::{NONCE_BYTES, Sealed, SecretRow, Secrets};
 pub use tokens::{HASH_BYTES, TokenRow, Tokens};

@@ -9,8 +9,9 @@ use function::{AliasName, BundleDigest, VersionId};
 
 use crate::millis::truncate;
 use crate::{
-    ActionRow, Actions, AliasRow, Bundles, FunctionRow, Functions, MAX_VERSIONS, Pack, PastVersion,
-    PublishedVersion, Sealed, SecretRow, Secrets, StoreError, TokenRow, Tokens, Version, WholeName,
+    ActionRow, Actions, AliasRow, AttachmentRow, Bundles, FunctionRow, Functions, MAX_VERSIONS,
+    Pack, PastVersion, PublishedVersion, Sealed, SecretRow, Secrets, StoreError, TokenRow, Tokens,
+    Version, WholeName,
 };
 
 /// A store of everything. Clones share their content: a clone is the same store, opened again.
@@ -31,6 +32,7 @@ struct Content {
     /// The last number that each name was given.
     numbers: BTreeMap<WholeName, u32>,
     aliases: BTreeMap<(WholeName, AliasName), AliasRow>,
+    attachments: BTreeMap<(WholeName, String, String), String>,
     bundles: BTreeMap<BundleDigest, Vec<u8>>,
     actions: Vec<ActionRow>,
     broken: bool,
@@ -174,6 +176,7 @@ impl Functions for Memory {
         content.versions.remove(name);
         content.published.retain(|(of, _), _| of != name);
         content.aliases.retain(|(of, _), _| of != name);
+        content.attachments.retain(|(of, ..), _| of != name);
         Ok(content.functions.remove(name).is_some())
     }
 
@@ -249,6 +252,26 @@ impl Functions for Memory {
         let content = self.content()?;
         let aliases = content.aliases.iter();
         Ok(aliases.map(|((name, _), row)| (name.clone(), row.clone())).collect())
+    }
+
+    fn attach(&mut self, name: &WholeName, attachment: &AttachmentRow) -> Result<(), StoreError> {
+        let AttachmentRow { kind, key, text } = attachment.clone();
+        self.content()?.attachments.insert((name.clone(), kind, key), text);
+        Ok(())
+    }
+
+    fn detach(&mut self, name: &WholeName, kind: &str, key: &str) -> Result<bool, StoreError> {
+        let place = (name.clone(), kind.to_owned(), key.to_owned());
+        Ok(self.content()?.attachments.remove(&place).is_some())
+    }
+
+    fn attachments(&self) -> Result<Vec<(WholeName, AttachmentRow)>, StoreError> {
+        let content = self.content()?;
+        let row = |((name, kind, key), text): (&(WholeName, String, String), &String)| {
+            let (kind, key, text) = (kind.clone(), key.clone(), text.clone());
+            (name.clone(), AttachmentRow { kind, key, text })
+        };
+        Ok(content.attachments.iter().map(row).collect())
     }
 }
 

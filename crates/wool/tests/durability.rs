@@ -41,7 +41,8 @@ fn number_of(function: &Function) -> u64 {
 
 fn put(registry: &Registry, version: Version) {
     let handler = Handler { id: version.id.clone(), ..world::handler(&version.record) };
-    registry.put(version, Arc::new(handler), false, usize::MAX).unwrap();
+    let over = platform::functions::Over::Anything;
+    registry.put(version, Arc::new(handler), false, usize::MAX, &over).unwrap();
 }
 
 fn named(name: &str) -> WholeName {

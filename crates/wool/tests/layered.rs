@@ -15,7 +15,7 @@ use packages::installer::Bounds;
 use platform::deploy::installer::Installer;
 use platform::deploy::pipeline::Layered;
 use platform::deploy::workshop::{
-    Admitted, Bundle, MakeError, Packing, SettingsFrom, Workshop as _,
+    Admitted, Bundle, Files, MakeError, Packing, SettingsFrom, Workshop as _,
 };
 use sandbox::wire::Convention;
 use sandbox::{Kind, Limits, Network, Reset};
@@ -58,7 +58,7 @@ fn make_of(packing: Packing, bytes: &[u8], settings: SettingsFrom) -> Result<Ver
     let mut file: File = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();
     file.rewind().unwrap();
-    let bundle = Bundle { packing, file, settings };
+    let bundle = Bundle { files: Files::Sent { packing, file }, settings };
     let name = WholeName::new(&"acme".parse().unwrap(), &"deployed-name".parse().unwrap());
     let patience = Arc::new(Patience::endless());
     let Admitted { record, warnings, opened } =
@@ -165,6 +165,7 @@ fn make_declared(files: &[(&str, &str)], python: &str) -> Result<Version, MakeEr
         timeout: Duration::from_secs(3),
         concurrency: 10,
         environment: [("MODE".to_owned(), "fast".to_owned())].into(),
+        told: None,
     };
     make_of(Packing::Tar, &archive, SettingsFrom::Declared(Box::new(declared)))
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use function::Told;
 use layers::Interpreter;
 use layers::python::PythonRequest;
 use sandbox::wire::Convention;
@@ -38,6 +39,8 @@ pub struct Declared {
     pub concurrency: u32,
     /// Environment variables.
     pub environment: BTreeMap<String, String>,
+    /// What the deploy's API shows of it again.
+    pub told: Option<Box<Told>>,
 }
 
 impl Declared {
@@ -110,6 +113,7 @@ impl Declared {
             import_cache: true,
             binary: false,
             declared: true,
+            told: self.told.clone(),
         };
         let warnings = self.environment.keys().filter_map(|name| variables::idle(name)).collect();
         // Of use only beside packages from elsewhere.
@@ -134,6 +138,7 @@ mod tests {
             timeout: Duration::from_secs(3),
             concurrency: 10,
             environment: BTreeMap::new(),
+            told: None,
         }
     }
 

@@ -186,6 +186,7 @@ impl Settings {
             import_cache: self.chosen.import_cache,
             binary: self.chosen.binary,
             declared: false,
+            told: None,
         };
         let in_src = src_layout::in_vain(root, &found.missing, &found.standard);
         Ok(Inspected { manifest, warnings, in_src, standard: found.standard })

@@ -27,7 +27,7 @@ use crate::request::{Act, Budgets, Permitted, body};
 use function::{FunctionName, WholeName};
 use platform::access::to;
 use platform::deploy::progress::{Event, Progress, Sender};
-use platform::deploy::workshop::{Bundle, Packing, SettingsFrom};
+use platform::deploy::workshop::{Bundle, Files, Packing, SettingsFrom};
 use platform::deploy::{DeployError, Order};
 use platform::functions::Function;
 use platform::run_name;
@@ -103,7 +103,7 @@ pub(super) async fn put(
         file = check_name(name, &query, &packing, file).await?;
     }
     let settings = SettingsFrom::Files(query.instead().into());
-    let bundle = Bundle { packing, file, settings };
+    let bundle = Bundle { files: Files::Sent { packing, file }, settings };
     let (events, told) = unbounded_channel();
     let (app, progress) = (Arc::clone(&app), Sender::new(events));
     let PutQuery { hidden, fresh, .. } = query;

@@ -98,7 +98,7 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
 }
 
 /// The routes behind a listener.
-pub fn router(app: Arc<App>, listener: Listener) -> Router {
+pub(crate) fn router(app: Arc<App>, listener: Listener) -> Router {
     let mut routes = described().routes(routes!(status::openapi));
     if listener == Listener::Unix {
         routes = routes.routes(routes!(status::stop));
@@ -109,10 +109,7 @@ pub fn router(app: Arc<App>, listener: Listener) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .with_state(Arc::clone(&app));
     let entrance = Entrance { app: Arc::clone(&app), listener };
-    let budgets = match listener {
-        Listener::Loopback | Listener::Network => app.tcp_budgets.clone(),
-        Listener::Unix => app.unix_budgets.clone(),
-    };
+    let budgets = app.budgets(listener).clone();
     // The last is asked first: who it is, then what it has to say. Replies go the other way.
     let router = router
         .layer(middleware::from_fn(reply::count))

@@ -284,9 +284,13 @@ impl From<ReleaseError> for ApiError {
             ReleaseError::Unpublished { .. } => {
                 Self::new(StatusCode::NOT_FOUND, "unknown-version", message)
             }
-            ReleaseError::TooMany { .. } | ReleaseError::Aliased { .. } => {
-                Self::new(StatusCode::CONFLICT, "conflict", message)
+            ReleaseError::UnknownAlias { .. } => {
+                Self::new(StatusCode::NOT_FOUND, "unknown-alias", message)
             }
+            ReleaseError::TooMany { .. }
+            | ReleaseError::Aliased { .. }
+            | ReleaseError::AliasExists { .. }
+            | ReleaseError::Changed(_) => Self::new(StatusCode::CONFLICT, "conflict", message),
             ReleaseError::Share(_) | ReleaseError::Description(_) => bad_version(message),
             ReleaseError::Store(_) | ReleaseError::BrokeOff => Self::internal(message),
         }

@@ -41,6 +41,11 @@ impl Act {
         self.line().version = Some(version.to_owned());
     }
 
+    /// Names the function that it is about, where the path did not.
+    pub(crate) fn is_of(&self, function: &str) {
+        self.line().function = Some(function.to_owned());
+    }
+
     /// Names what it is about, beside a function.
     pub(crate) fn about(&self, subject: &str) {
         self.line().subject = Some(subject.to_owned());
@@ -71,6 +76,13 @@ impl Act {
     /// What came of it: `ok`, or an error's type.
     pub(crate) fn ended(&self, result: &str) {
         result.clone_into(&mut self.line().result);
+    }
+
+    /// What came of it, where it was answered with this error or none. The work itself may know better.
+    pub(crate) fn came_to<E: Refusal>(&self, error: Option<&E>) {
+        if self.line().result == UNANSWERED {
+            self.ended(error.map_or("ok", Refusal::kind));
+        }
     }
 
     /// The result as it was answered. The work itself may know better, and says so before or after.
@@ -149,7 +161,8 @@ mod tests {
         }
         // Never begun; broken off.
         drop(act(&audit));
-        let broken = act(&audit).carry_out::<(), ApiError>(async { panic!("as a bug would") }).await;
+        let broken =
+            act(&audit).carry_out::<(), ApiError>(async { panic!("as a bug would") }).await;
         assert_eq!(broken.unwrap_err().detail().r#type, "internal");
         assert_eq!(results(4).await, ["unknown-secret", "ok", UNANSWERED, BROKE_OFF]);
     }

@@ -14,7 +14,7 @@ pub(crate) mod guard;
 mod permitted;
 pub(crate) mod reply;
 
-pub(crate) use act::Act;
+pub(crate) use act::{Act, Refusal};
 pub use budget::Budgets;
 pub(crate) use budget::Held;
 pub(crate) use permitted::Permitted;

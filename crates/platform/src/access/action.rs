@@ -87,6 +87,8 @@ actions! {
     SetAlias(WholeName): Scope::Deploy, Some("set alias");
     /// Remove an alias.
     RemoveAlias(WholeName): Scope::Deploy, Some("remove alias");
+    /// Change what an API keeps beside a function, such as its tags.
+    Configure(WholeName): Scope::Deploy, Some("configure");
     /// Remove a function with its log and its secrets.
     Remove(WholeName): Scope::Deploy, Some("remove");
 

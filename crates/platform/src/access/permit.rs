@@ -296,6 +296,7 @@ mod tests {
         (Action::Unpublish,         Scope::Deploy,   true),
         (Action::SetAlias,          Scope::Deploy,   true),
         (Action::RemoveAlias,       Scope::Deploy,   true),
+        (Action::Configure,         Scope::Deploy,   true),
         (Action::Remove,          Scope::Deploy,   true),
         (Action::ListSecrets,     Scope::Deploy,   true),
         (Action::SetSecret,       Scope::Deploy,   true),

@@ -35,7 +35,7 @@ use crate::access::{Permit, to};
 use crate::deploy::progress::Progress;
 use crate::deploy::remake::UnderWay;
 use crate::deploy::workshop::{Admitted, Bundle, MakeError, Workshop};
-use crate::functions::{Function, Put, Registry, RegistryError};
+use crate::functions::{Function, Over, Put, Registry, RegistryError};
 use crate::limits::quotas::Quotas;
 use crate::limits::shares::{Share, Shares};
 use crate::logs::Logs;
@@ -57,6 +57,7 @@ pub struct Order {
     source: Source,
     temporary: bool,
     fresh: bool,
+    over: Over,
 }
 
 /// What a version is made of.
@@ -74,14 +75,20 @@ impl Order {
     #[must_use]
     pub fn new(permit: &Permit<to::Deploy>, bundle: Bundle, temporary: bool, fresh: bool) -> Self {
         let (name, source) = (permit.function().clone(), Source::Bundle(bundle));
-        Self { name, source, temporary, fresh }
+        Self { name, source, temporary, fresh, over: Over::Anything }
+    }
+
+    /// The same, for a function that must not be there yet, or must be as it was seen.
+    #[must_use]
+    pub fn over(self, over: Over) -> Self {
+        Self { over, ..self }
     }
 
     /// To make a version current again: one that [`Deployer::earlier`] found.
     #[must_use]
     pub fn roll_back(permit: &Permit<to::RollBack>, version: Version) -> Self {
         let (name, source) = (permit.function().clone(), Source::Version(Box::new(version)));
-        Self { name, source, temporary: false, fresh: false }
+        Self { name, source, temporary: false, fresh: false, over: Over::Anything }
     }
 }
 
@@ -222,7 +229,7 @@ impl Deployer {
         given_up: CancellationToken,
         progress: Arc<dyn Progress + Send + Sync>,
     ) -> Result<Arc<Function>, DeployError> {
-        let Order { name, source, temporary, fresh } = order;
+        let Order { name, source, temporary, fresh, over } = order;
         let turn = given_up.run_until_cancelled(self.turns.take(name.tenant(), 1)).await;
         let turn = turn.ok_or(DeployError::GivenUp)?;
         fault::point("install_cache").await;
@@ -236,6 +243,7 @@ impl Deployer {
         if !temporary {
             registry.check_room(&name, most)?;
         }
+        registry.check_over(&name, &over)?;
         let work = tokio::task::spawn_blocking(move || {
             let (admitted, first) = match source {
                 Source::Bundle(bundle) => (workshop.admit(&name, bundle, &patience, &*heard), None),
@@ -269,7 +277,7 @@ impl Deployer {
             let created = first.unwrap_or_else(now);
             let version = Version { id: handler.id.clone(), record, created, warnings };
             let put = match first {
-                None => registry.put(version, handler, temporary, most)?,
+                None => registry.put(version, handler, temporary, most, &over)?,
                 Some(_) => {
                     let put = registry.put_back(version, handler, now());
                     put.map_err(RegistryError::from)?.ok_or(DeployError::Removed(name))?

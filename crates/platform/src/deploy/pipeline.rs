@@ -29,7 +29,7 @@ use crate::deploy::installer::Installer;
 use crate::deploy::precedence::Precedence;
 use crate::deploy::progress::Progress;
 use crate::deploy::workshop::{
-    Admitted, Bundle, Made, MakeError, Opened, Packing, SettingsFrom, Workshop,
+    Admitted, Bundle, Files, Made, MakeError, Opened, Packing, SettingsFrom, Workshop,
 };
 use crate::packages::store as shelf;
 
@@ -231,8 +231,11 @@ impl Layered {
         patience: &Arc<Patience>,
         progress: &dyn Progress,
     ) -> Result<Admitted, MakeError> {
-        let Bundle { packing, file, settings } = bundle;
-        let code = self.unpack(&packing, file)?;
+        let Bundle { files, settings } = bundle;
+        let code = match files {
+            Files::Sent { packing, file } => self.unpack(&packing, file)?,
+            Files::Kept(digest) => self.kept(&digest)?,
+        };
         let (opened, manifest, warnings) = match &settings {
             SettingsFrom::Files(over) => self.open(code, *over, None, progress)?,
             SettingsFrom::Declared(declared) => self.open_declared(code, declared, progress)?,
@@ -255,20 +258,25 @@ impl Layered {
         Ok(Admitted { record, warnings, opened: Some(opened) })
     }
 
-    /// The kept bundle of a version, opened as it was when it was admitted.
-    fn reopen(&self, record: &VersionRecord, progress: &dyn Progress) -> Result<Opened, MakeError> {
-        let kept = self.bundles.get(&record.bundle).map_err(|error| machine("bundle", &error))?;
-        let kept = kept.ok_or_else(|| machine("bundle", &Gone(record.bundle.clone())))?;
-        let code = match Code::from_tar(&self.store, kept) {
-            Ok(code) if code.digest() == record.bundle => code,
-            Err(CodeError::File(error)) => return Err(machine("bundle", &error)),
+    /// The files of a kept bundle.
+    fn kept(&self, digest: &BundleDigest) -> Result<Code, MakeError> {
+        let kept = self.bundles.get(digest).map_err(|error| machine("bundle", &error))?;
+        let kept = kept.ok_or_else(|| machine("bundle", &Gone(digest.clone())))?;
+        match Code::from_tar(&self.store, kept) {
+            Ok(code) if code.digest() == *digest => Ok(code),
+            Err(CodeError::File(error)) => Err(machine("bundle", &error)),
             _ => {
                 // The next deploy of these files keeps them anew.
-                let removed = self.bundles.remove(&record.bundle);
+                let removed = self.bundles.remove(digest);
                 removed.map_err(|error| machine("bundle", &error))?;
-                return Err(machine("bundle", &Damaged(record.bundle.clone())));
+                Err(machine("bundle", &Damaged(digest.clone())))
             }
-        };
+        }
+    }
+
+    /// The kept bundle of a version, opened as it was when it was admitted.
+    fn reopen(&self, record: &VersionRecord, progress: &dyn Progress) -> Result<Opened, MakeError> {
+        let code = self.kept(&record.bundle)?;
         if record.manifest.declared {
             let wanted = PythonRequest::version_of(&record.python);
             let wanted = wanted.map_err(|error| machine("base", &error))?;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use bundle::code;
 use bundle::manifest::{Declared, Overrides};
 use engine::Handler;
-use function::{VersionRecord, WholeName};
+use function::{BundleDigest, VersionRecord, WholeName};
 use layers::Patience;
 use layers::base::Base;
 use packages::sources::Sources;
@@ -22,15 +22,27 @@ use thiserror::Error;
 
 use crate::deploy::progress::Progress;
 
-/// What was uploaded.
+/// What a version is to be made of.
 #[derive(Debug)]
 pub struct Bundle {
-    /// How it is packed.
-    pub packing: Packing,
-    /// Its bytes, read from the beginning.
-    pub file: File,
+    /// Its files.
+    pub files: Files,
     /// Where the version's settings are.
     pub settings: SettingsFrom,
+}
+
+/// The files of a bundle.
+#[derive(Debug)]
+pub enum Files {
+    /// They were uploaded.
+    Sent {
+        /// How they are packed.
+        packing: Packing,
+        /// The archive's bytes, read from the beginning.
+        file: File,
+    },
+    /// They are those of another version.
+    Kept(BundleDigest),
 }
 
 /// Where a version's settings are.

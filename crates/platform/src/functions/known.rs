@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use engine::Handler;
 use function::{AliasName, Qualifier, VersionId};
-use store::{AliasRow, FunctionRow, PublishedVersion};
+use store::{AliasRow, AttachmentRow, FunctionRow, PublishedVersion};
 
 use super::Function;
 
@@ -32,14 +32,22 @@ pub(super) struct Known {
     earlier: Vec<Weak<Handler>>,
     releases: BTreeMap<u32, Release>,
     aliases: BTreeMap<AliasName, AliasRow>,
+    /// Texts by kind and key.
+    attachments: BTreeMap<(String, String), String>,
     /// When a temporary function was last used, by the registry's count of uses.
     used: AtomicU64,
 }
 
 impl Known {
     pub(super) fn new(function: Arc<Function>, used: u64) -> Self {
-        let (releases, aliases) = (BTreeMap::new(), BTreeMap::new());
-        Self { function, earlier: Vec::new(), releases, aliases, used: used.into() }
+        Self {
+            function,
+            earlier: Vec::new(),
+            releases: BTreeMap::new(),
+            aliases: BTreeMap::new(),
+            attachments: BTreeMap::new(),
+            used: used.into(),
+        }
     }
 
     pub(super) fn is_temporary(&self) -> bool {
@@ -119,8 +127,10 @@ impl Known {
     ) -> Release {
         let PublishedVersion { number, version, published, description } = version;
         let stored = FunctionRow { current: version, updated: published };
+        let (number_of_it, said) = (Some(number), Some(description.clone()));
         let function =
-            Arc::new(Function { stored, temporary: false, handler, number: Some(number) });
+            Function { stored, temporary: false, handler, number: number_of_it, description: said };
+        let function = Arc::new(function);
         let release = Release { function, number, published, description };
         self.releases.insert(number, release.clone());
         release
@@ -139,6 +149,29 @@ impl Known {
 
     pub(super) fn remove_alias(&mut self, alias: &AliasName) {
         self.aliases.remove(alias);
+    }
+
+    pub(super) fn attach(&mut self, attachment: AttachmentRow) {
+        let AttachmentRow { kind, key, text } = attachment;
+        self.attachments.insert((kind, key), text);
+    }
+
+    pub(super) fn detach(&mut self, kind: &str, key: &str) {
+        self.attachments.remove(&(kind.to_owned(), key.to_owned()));
+    }
+
+    pub(super) fn attachment(&self, kind: &str, key: &str) -> Option<&str> {
+        self.attachments.get(&(kind.to_owned(), key.to_owned())).map(String::as_str)
+    }
+
+    pub(super) fn attachment_count(&self) -> usize {
+        self.attachments.len()
+    }
+
+    /// All of a kind, by key.
+    pub(super) fn attachments(&self, kind: &str) -> Vec<(String, String)> {
+        let of_kind = self.attachments.iter().filter(|((one, _), _)| one == kind);
+        of_kind.map(|((_, key), text)| (key.clone(), text.clone())).collect()
     }
 
     /// Finds the version that a qualifier means.
@@ -212,7 +245,13 @@ mod tests {
     fn known() -> Known {
         let row =
             |number| FunctionRow { current: version(number), updated: SystemTime::UNIX_EPOCH };
-        let current = Function { stored: row(3), temporary: false, handler: None, number: None };
+        let current = Function {
+            stored: row(3),
+            temporary: false,
+            handler: None,
+            number: None,
+            description: None,
+        };
         let mut known = Known::new(Arc::new(current), 0);
         for number in [1, 2] {
             let (published, description) = (SystemTime::UNIX_EPOCH, String::new());

@@ -16,6 +16,7 @@
 //!
 //! A door has a [`FunctionReader`], which takes a permit; the [`Registry`] is for the parts that run functions.
 
+mod attachments;
 mod handlers;
 mod known;
 mod reader;
@@ -33,6 +34,7 @@ use sandbox::{Layer, chain};
 use store::{Bundles, FunctionRow, Functions, PastVersion, StoreError, Version};
 use thiserror::Error;
 
+pub use attachments::{AttachmentError, Attachments};
 pub use handlers::Handlers;
 pub(crate) use handlers::layers_of;
 pub use known::Release;
@@ -52,6 +54,8 @@ pub struct Function {
     pub handler: Option<Arc<Handler>>,
     /// The version's number, where a number or an alias was asked for.
     pub number: Option<u32>,
+    /// What its author says of the published version.
+    pub description: Option<String>,
 }
 
 impl Function {
@@ -102,6 +106,18 @@ pub struct Put {
     pub gone: Vec<Arc<Function>>,
 }
 
+/// What a deploy has to find under its name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Over {
+    /// Whatever is there.
+    #[default]
+    Anything,
+    /// No function.
+    Nothing,
+    /// A function whose current version is this one.
+    Version(VersionId),
+}
+
 /// What became of a handler that was made.
 #[derive(Debug)]
 pub enum Noted {
@@ -127,6 +143,15 @@ pub enum RegistryError {
         /// The most functions of this tenant.
         most: usize,
     },
+    /// A function was to be made, and is there.
+    #[error("the function {:?} is there already", .0.name())]
+    Exists(WholeName),
+    /// A function was to be changed, and is not there.
+    #[error("no function {:?}: see `wool ls`", .0.name())]
+    Unknown(WholeName),
+    /// A function was to be changed, and was changed by another caller.
+    #[error("the function {:?} was changed meanwhile: look at it again", .0.name())]
+    Changed(WholeName),
     /// The work ended without a result.
     #[error("the registry broke off")]
     BrokeOff,
@@ -160,7 +185,8 @@ impl Registry {
         let mut functions = BTreeMap::new();
         for stored in store.list()? {
             let handler = handlers.read(&stored.current.id).map(Arc::new);
-            let function = Function { stored, temporary: false, handler, number: None };
+            let function =
+                Function { stored, temporary: false, handler, number: None, description: None };
             functions.insert(function.whole_name(), Known::new(Arc::new(function), 0));
         }
         for published in store.published()? {
@@ -176,6 +202,11 @@ impl Registry {
         for (name, alias) in store.aliases()? {
             if let Some(known) = functions.get_mut(&name) {
                 known.put_alias(alias);
+            }
+        }
+        for (name, attachment) in store.attachments()? {
+            if let Some(known) = functions.get_mut(&name) {
+                known.attach(attachment);
             }
         }
         let functions = RwLock::new(functions);
@@ -301,6 +332,22 @@ impl Registry {
         functions.values().map(Known::current).collect()
     }
 
+    /// Whether a deploy finds what its caller has seen.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub(crate) fn check_over(&self, name: &WholeName, over: &Over) -> Result<(), RegistryError> {
+        let there = self.get(name);
+        match (over, there) {
+            (Over::Nothing, Some(_)) => Err(RegistryError::Exists(name.clone())),
+            (Over::Version(_), None) => Err(RegistryError::Unknown(name.clone())),
+            (Over::Version(id), Some(there)) if there.current().id != *id => {
+                Err(RegistryError::Changed(name.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether a tenant that may have `most` functions, temporary ones aside, may have this one.
     ///
     /// # Errors
@@ -326,12 +373,14 @@ impl Registry {
         handler: Arc<Handler>,
         temporary: bool,
         most: usize,
+        over: &Over,
     ) -> Result<Put, RegistryError> {
         let current = version.into();
         let updated = current.created;
         let stored = FunctionRow { current, updated };
         let name = stored.current.record.whole_name();
         let mut store = self.store();
+        self.check_over(&name, over)?;
         let temporary = temporary && self.get(&name).is_none_or(|before| before.temporary);
         if !temporary {
             self.check_room(&name, most)?;
@@ -370,8 +419,13 @@ impl Registry {
         handler: Arc<Handler>,
         temporary: bool,
     ) -> Put {
-        let function =
-            Arc::new(Function { stored, temporary, handler: Some(handler), number: None });
+        let function = Arc::new(Function {
+            stored,
+            temporary,
+            handler: Some(handler),
+            number: None,
+            description: None,
+        });
         let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
         let gone = if temporary { make_room(&mut functions, &name) } else { Vec::new() };
         let used = self.uses.fetch_add(1, Ordering::Relaxed);
@@ -481,7 +535,9 @@ pub(crate) mod tests {
     }
 
     fn put(registry: &Registry, name: &str, temporary: bool) -> Vec<String> {
-        let put = registry.put(version("acme", name), handler("acme", name), temporary, 2).unwrap();
+        let put = registry
+            .put(version("acme", name), handler("acme", name), temporary, 2, &Over::Anything)
+            .unwrap();
         put.gone.iter().map(|function| function.name().to_owned()).collect()
     }
 
@@ -495,7 +551,7 @@ pub(crate) mod tests {
         let registry = registry(Box::new(store.clone()), root.path());
         put(&registry, "stored", false);
         let of_another = version("emca", "run-0");
-        registry.put(of_another, handler("emca", "run-0"), true, 2).unwrap();
+        registry.put(of_another, handler("emca", "run-0"), true, 2, &Over::Anything).unwrap();
         for number in 0..MAX_TEMPORARY {
             assert_eq!(put(&registry, &format!("run-{number}"), true), [""; 0]);
         }
@@ -527,7 +583,13 @@ pub(crate) mod tests {
         put(&registry, "one", true);
         assert!(!registry.get(&named("one")).unwrap().temporary, "it stays stored");
         assert_eq!(store.list().unwrap().len(), 2);
-        let full = registry.put(version("acme", "three"), handler("acme", "three"), false, 2);
+        let full = registry.put(
+            version("acme", "three"),
+            handler("acme", "three"),
+            false,
+            2,
+            &Over::Anything,
+        );
         assert!(matches!(full, Err(RegistryError::Full { most: 2, .. })));
         assert!(registry.get(&named("three")).unwrap().temporary, "nothing has changed");
         assert_eq!(registry.remove(&named("three"), |_| ()).unwrap().len(), 1);
@@ -560,6 +622,7 @@ pub(crate) mod tests {
                 import_cache: true,
                 binary: false,
                 declared: false,
+                told: None,
             },
             lock: None,
         }

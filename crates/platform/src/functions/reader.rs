@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::Engine;
-use function::Kind;
+use function::{Kind, Qualifier};
 use store::{AliasRow, PastVersion, Version};
 
 use super::{Function, Registry, RegistryError, Release};
@@ -50,6 +50,34 @@ impl FunctionReader {
     #[must_use]
     pub fn show(&self, permit: &Permit<to::ShowFunction>) -> Option<Arc<Function>> {
         self.registry.get(permit.function())
+    }
+
+    /// A function at one of its versions; of an alias that shares its calls, at the version that gets the most of them by
+    /// default. None: it is not there.
+    #[must_use]
+    pub fn show_version(
+        &self,
+        permit: &Permit<to::ShowFunction>,
+        qualifier: &Qualifier,
+    ) -> Option<Arc<Function>> {
+        self.registry.resolve(permit.function(), qualifier, || 1.0)
+    }
+
+    /// A function's published versions, by number, and its aliases, by name; none of a function that is not there.
+    #[must_use]
+    pub fn releases(&self, permit: &Permit<to::ShowFunction>) -> (Vec<Release>, Vec<AliasRow>) {
+        self.registry.releases(permit.function())
+    }
+
+    /// The tenant's functions that the caller may touch, by name, each with its published versions by number.
+    #[must_use]
+    pub fn list_versions(
+        &self,
+        permit: &Permit<to::ListFunctions>,
+    ) -> Vec<(Arc<Function>, Vec<Release>)> {
+        let functions = self.list(permit, false);
+        let releases = |function: &Function| self.registry.releases(&function.whole_name()).0;
+        functions.into_iter().map(|one| (Arc::clone(&one), releases(&one))).collect()
     }
 
     /// The versions and aliases of a function that was shown or deployed.

@@ -75,6 +75,25 @@ pub enum ReleaseError {
         /// The alias in its way.
         alias: AliasName,
     },
+    /// An alias was to be made, and is there.
+    #[error("{name} has an alias {alias} already")]
+    AliasExists {
+        /// The function's name.
+        name: String,
+        /// The alias that is there.
+        alias: AliasName,
+    },
+    /// An alias was to be changed, and is not there.
+    #[error("{name} has no alias {alias}: see `wool versions {name}`")]
+    UnknownAlias {
+        /// The function's name.
+        name: String,
+        /// The alias that is not there.
+        alias: AliasName,
+    },
+    /// What was to be changed is no longer as the caller has seen it.
+    #[error("the alias {0} was changed meanwhile")]
+    Changed(AliasName),
     /// The second version of an alias is no canary.
     #[error(
         "an alias shares its calls between two versions: name another version than {0}, and a share above 0 and at most 1"
@@ -157,8 +176,22 @@ impl Releases {
         alias: AliasName,
         to: Alias,
     ) -> Result<AliasRow, ReleaseError> {
+        self.change_alias(permit, alias, move |_| Ok(to)).await
+    }
+
+    /// Adds an alias, or changes it: `change` sees the alias as it is, and says what it is to be. Nothing comes between
+    /// the two.
+    ///
+    /// # Errors
+    /// Those of `change`, and of [`Releases::set_alias`].
+    pub async fn change_alias(
+        &self,
+        permit: &Permit<to::SetAlias>,
+        alias: AliasName,
+        change: impl FnOnce(Option<&AliasRow>) -> Result<Alias, ReleaseError> + Send + 'static,
+    ) -> Result<AliasRow, ReleaseError> {
         let name = permit.function().clone();
-        self.blocking(move |registry| registry.set_alias(&name, alias, to)).await
+        self.blocking(move |registry| registry.change_alias(&name, alias, change)).await
     }
 
     /// Removes an alias. False: there is none.
@@ -232,23 +265,23 @@ impl Registry {
         Ok(removed.map(|release| release.function))
     }
 
-    fn set_alias(
+    fn change_alias(
         &self,
         name: &WholeName,
         alias: AliasName,
-        to: Alias,
+        change: impl FnOnce(Option<&AliasRow>) -> Result<Alias, ReleaseError>,
     ) -> Result<AliasRow, ReleaseError> {
-        let Alias { number, canary, description } = to;
-        check_description(&description)?;
         let mut store = self.store();
+        let aliases = self.peek(name, Known::aliases);
+        let aliases = aliases.ok_or_else(|| ReleaseError::Unknown(name.clone()))?;
+        let Alias { number, canary, description } =
+            change(aliases.iter().find(|row| row.name == alias))?;
+        check_description(&description)?;
         let named = [Some(number), canary.map(|(other, _)| other)];
         let lacking = |known: &Known| {
             named.into_iter().flatten().find(|number| known.release(*number).is_none())
         };
-        let (lacking, aliases) = self
-            .peek(name, |known| (lacking(known), known.aliases()))
-            .ok_or_else(|| ReleaseError::Unknown(name.clone()))?;
-        if let Some(number) = lacking {
+        if let Some(number) = self.peek(name, lacking).flatten() {
             return Err(ReleaseError::Unpublished { name: name.name().to_owned(), number });
         }
         if let Some((other, share)) = canary
@@ -280,7 +313,7 @@ impl Registry {
         Ok(removed)
     }
 
-    fn peek<T>(&self, name: &WholeName, what: impl FnOnce(&Known) -> T) -> Option<T> {
+    pub(super) fn peek<T>(&self, name: &WholeName, what: impl FnOnce(&Known) -> T) -> Option<T> {
         let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
         functions.get(name).map(what)
     }
@@ -307,6 +340,7 @@ mod tests {
     use store::memory::Memory;
 
     use super::*;
+    use crate::functions::Over;
     use crate::functions::tests::{record, registry};
 
     fn name() -> WholeName {
@@ -328,7 +362,7 @@ mod tests {
     /// Deploys it; returns the handlers that no version is run by any more.
     fn deploy_on(registry: &Registry, number: u64, code: &str) -> Vec<Arc<Handler>> {
         let (version, handler) = version(number, code);
-        registry.put(version, handler, false, 9).unwrap().left
+        registry.put(version, handler, false, 9, &Over::Anything).unwrap().left
     }
 
     fn deploy(registry: &Registry, number: u64) {
@@ -363,7 +397,7 @@ mod tests {
     fn a_published_version_stays_when_others_are_deployed_and_after_a_restart() {
         let (dir, store) = (tempfile::tempdir().unwrap(), Memory::default());
         let registry = published(&store, dir.path());
-        registry.set_alias(&name(), live(), to(1, None)).unwrap();
+        registry.change_alias(&name(), live(), |_| Ok(to(1, None))).unwrap();
         for registry in [registry, super::super::tests::registry(Box::new(store), dir.path())] {
             assert_eq!(timeout(&registry, Qualifier::Latest), Some(3));
             assert_eq!(timeout(&registry, Qualifier::Number(2)), Some(2));
@@ -379,13 +413,13 @@ mod tests {
     fn what_an_alias_points_to_stays_published() {
         let (dir, store) = (tempfile::tempdir().unwrap(), Memory::default());
         let registry = published(&store, dir.path());
-        registry.set_alias(&name(), live(), to(1, Some((2, 0.1)))).unwrap();
+        registry.change_alias(&name(), live(), |_| Ok(to(1, Some((2, 0.1))))).unwrap();
         for number in [1, 2] {
             let refused = registry.unpublish(&name(), number).unwrap_err();
             assert!(matches!(refused, ReleaseError::Aliased { .. }), "{refused}");
         }
         assert!(registry.unpublish(&name(), 3).unwrap().is_none());
-        registry.set_alias(&name(), live(), to(2, None)).unwrap();
+        registry.change_alias(&name(), live(), |_| Ok(to(2, None))).unwrap();
         assert!(registry.unpublish(&name(), 1).unwrap().is_some());
         assert_eq!(timeout(&registry, Qualifier::Number(1)), None);
     }
@@ -394,7 +428,7 @@ mod tests {
     fn an_alias_points_to_published_versions_with_a_share_that_adds_up() {
         let (dir, store) = (tempfile::tempdir().unwrap(), Memory::default());
         let registry = published(&store, dir.path());
-        let refused = |to: Alias| registry.set_alias(&name(), live(), to).unwrap_err();
+        let refused = |to: Alias| registry.change_alias(&name(), live(), |_| Ok(to)).unwrap_err();
         assert!(matches!(refused(to(3, None)), ReleaseError::Unpublished { number: 3, .. }));
         assert!(matches!(
             refused(to(1, Some((3, 0.5)))),
@@ -406,7 +440,7 @@ mod tests {
         let long = Alias { description: "x".repeat(257), ..to(1, None) };
         assert!(matches!(refused(long), ReleaseError::Description(257)));
         assert!(registry.releases(&name()).1.is_empty());
-        registry.set_alias(&name(), live(), to(1, Some((2, 1.0)))).unwrap();
+        registry.change_alias(&name(), live(), |_| Ok(to(1, Some((2, 1.0))))).unwrap();
     }
 
     #[test]
@@ -424,22 +458,22 @@ mod tests {
         assert!(matches!(refused, ReleaseError::TooMany { .. }), "{refused}");
         for alias in 0..MAX_ALIASES {
             let alias = format!("a{alias}").parse().unwrap();
-            registry.set_alias(&name(), alias, to(1, None)).unwrap();
+            registry.change_alias(&name(), alias, |_| Ok(to(1, None))).unwrap();
         }
-        let refused = registry.set_alias(&name(), live(), to(1, None)).unwrap_err();
+        let refused = registry.change_alias(&name(), live(), |_| Ok(to(1, None))).unwrap_err();
         assert!(matches!(refused, ReleaseError::TooMany { .. }), "{refused}");
-        registry.set_alias(&name(), "a7".parse().unwrap(), to(2, None)).unwrap();
+        registry.change_alias(&name(), "a7".parse().unwrap(), |_| Ok(to(2, None))).unwrap();
     }
 
     #[test]
     fn nothing_changes_when_the_store_fails() {
         let (dir, store) = (tempfile::tempdir().unwrap(), Memory::default());
         let registry = published(&store, dir.path());
-        registry.set_alias(&name(), live(), to(1, None)).unwrap();
+        registry.change_alias(&name(), live(), |_| Ok(to(1, None))).unwrap();
         store.set_broken(true);
         assert!(registry.publish(&name(), "").is_err());
         assert!(registry.unpublish(&name(), 2).is_err());
-        assert!(registry.set_alias(&name(), live(), to(2, None)).is_err());
+        assert!(registry.change_alias(&name(), live(), |_| Ok(to(2, None))).is_err());
         assert!(registry.remove_alias(&name(), &live()).is_err());
         assert_eq!(timeout(&registry, Qualifier::Alias(live())), Some(1));
         assert_eq!(timeout(&registry, Qualifier::Number(2)), Some(2));

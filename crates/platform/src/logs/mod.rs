@@ -250,6 +250,7 @@ mod tests {
     use engine::{Handler, VersionId};
 
     use super::*;
+    use crate::functions::Over;
     use store::Version;
     use store::memory::Memory;
 
@@ -287,7 +288,8 @@ mod tests {
         let handler = Arc::clone(&line.handler);
         let record = crate::functions::tests::record(&handler.tenant, &handler.name);
         let (id, created, warnings) = (handler.id.clone(), SystemTime::now(), Vec::new());
-        registry.put(Version { id, record, created, warnings }, handler, false, 9).unwrap();
+        let version = Version { id, record, created, warnings };
+        registry.put(version, handler, false, 9, &Over::Anything).unwrap();
     }
 
     fn start(root: &Path, registry: &Arc<Registry>) -> Logs {

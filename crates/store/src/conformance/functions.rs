@@ -10,7 +10,8 @@ use function::{
 
 use super::{Backend, ODD, at};
 use crate::{
-    AliasRow, FunctionRow, MAX_VERSIONS, PastVersion, PublishedVersion, Version, WholeName,
+    AliasRow, AttachmentRow, FunctionRow, MAX_VERSIONS, PastVersion, PublishedVersion, Version,
+    WholeName,
 };
 
 fn record(tenant: &str, name: &str) -> VersionRecord {
@@ -41,6 +42,7 @@ fn record(tenant: &str, name: &str) -> VersionRecord {
             import_cache: false,
             binary: true,
             declared: false,
+            told: None,
         },
         lock: Some(PackageLock {
             text: "six==1.17.0\n".to_owned(),
@@ -282,4 +284,36 @@ pub fn an_alias_goes_with_its_function<B: Backend>() {
     assert!(!store.remove_alias(&f, &all[0].1.name).unwrap());
     store.remove(&f).unwrap();
     assert_eq!(store.aliases().unwrap(), all[2..]);
+}
+
+/// An attachment is put, replaced and removed, and goes with its function.
+pub fn an_attachment_goes_with_its_function<B: Backend>() {
+    let backend = B::default();
+    put(&backend, &[row("acme", "f", 1), row("acme", "g", 1)]);
+    let attachment = |kind: &str, key: &str, text: &str| AttachmentRow {
+        kind: kind.to_owned(),
+        key: key.to_owned(),
+        text: text.to_owned(),
+    };
+    let (f, g) = (named("acme", "f"), named("acme", "g"));
+    let mut store = backend.functions();
+    store.attach(&f, &attachment("tags", "", "{}")).unwrap();
+    store.attach(&f, &attachment("policy", "live", "gr\u{fc}\u{df} \0")).unwrap();
+    store.attach(&f, &attachment("policy", "", "1")).unwrap();
+    store.attach(&g, &attachment("tags", "", "2")).unwrap();
+    store.attach(&f, &attachment("tags", "", "3")).unwrap();
+    let all = [
+        (f.clone(), attachment("policy", "", "1")),
+        (f.clone(), attachment("policy", "live", "gr\u{fc}\u{df} \0")),
+        (f.clone(), attachment("tags", "", "3")),
+        (g.clone(), attachment("tags", "", "2")),
+    ];
+    assert_eq!(store.attachments().unwrap(), all);
+    drop(store);
+    let mut store = backend.functions();
+    assert!(store.detach(&f, "policy", "").unwrap());
+    assert!(!store.detach(&f, "policy", "").unwrap());
+    assert_eq!(store.attachments().unwrap(), all[1..]);
+    store.remove(&f).unwrap();
+    assert_eq!(store.attachments().unwrap(), all[3..]);
 }

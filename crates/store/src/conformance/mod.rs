@@ -82,6 +82,7 @@ macro_rules! conformance {
             a_published_version_is_kept
             the_bundles_of_all_versions_are_told
             an_alias_goes_with_its_function
+            an_attachment_goes_with_its_function
             a_bundle_comes_back_as_it_was_packed
             a_bundle_that_is_there_is_not_packed_again
             a_bundle_that_could_not_be_packed_is_not_there

@@ -18,6 +18,7 @@ use super::declared::settings;
 use super::{Internals, Listed};
 use crate::state_directory as state;
 use function::{Bytes, Cpus, Span};
+use lambda_api::arn::Place;
 use platform::access::Demand;
 use platform::limits::quotas::TenantLimits;
 use platform::network_policy::{Networks, Pattern};
@@ -54,6 +55,14 @@ settings! {
         /// How long a client may pause: before a request's header, a body's first byte, or the first byte it reads. Then it
         /// must send, or read, 64 KiB a second; a body may pause for 10 seconds at most.
         client_timeout: Span = Span(Duration::from_secs(30)), "\"30s\"";
+
+        "AWS Lambda's API":
+        /// The number of the account that ARNs name: twelve digits. A request for another account is refused.
+        #[serde(deserialize_with = "account")]
+        lambda_account: String = "000000000000".to_owned(), "\"000000000000\"";
+        /// The region that ARNs name. A request for another region is refused.
+        #[serde(deserialize_with = "region")]
+        lambda_region: String = "us-east-1".to_owned(), "\"us-east-1\"";
 
         "The worker itself":
         /// The state directory. Default: `/var/lib/lambswool` for root, else `$XDG_STATE_HOME/lambswool`.
@@ -169,6 +178,11 @@ impl Config {
             run_body: self.run_body,
             deploy_body: self.deploy_body,
             client_timeout: self.client_timeout,
+            place: Place {
+                partition: "aws".to_owned(),
+                region: self.lambda_region.clone(),
+                account: self.lambda_account.clone(),
+            },
         }
     }
 
@@ -254,6 +268,24 @@ impl Config {
         };
         self.zygotes.unwrap_or(default)
     }
+}
+
+/// Twelve digits.
+fn account<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let text = String::deserialize(from)?;
+    if text.len() == 12 && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(text);
+    }
+    Err(D::Error::custom(format!("{text:?} is no number of an account: write twelve digits")))
+}
+
+/// The name of a region.
+fn region<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let text = String::deserialize(from)?;
+    if Place::is_region(&text) {
+        return Ok(text);
+    }
+    Err(D::Error::custom(format!("{text:?} is no region: write for example \"eu-west-1\"")))
 }
 
 /// An address with a port. The one name is that which every machine has, so that nothing depends on a resolver.

@@ -11,6 +11,7 @@ use platform::deploy::builder::BuildSandboxes;
 use platform::deploy::installer::Installer;
 use platform::deploy::workshop::Workshop;
 use platform::deploy::{Deployer, guest};
+use platform::events::Events;
 use platform::functions::{Handlers, Registry, Releases};
 use platform::invoke::Invoker;
 use platform::limits::bucket::Rate;
@@ -24,7 +25,7 @@ use sandbox::Provider;
 use store_sqlite::{FileBundles, SqliteActions, SqliteFunctions, SqliteSecrets, SqliteTokens};
 
 use super::pressure::Memory;
-use super::{api, capacity, wiring};
+use super::{capacity, wiring};
 use crate::config::Config;
 use crate::state_directory::State;
 
@@ -92,7 +93,8 @@ impl Kept {
 /// The use cases that doors are given.
 pub(super) struct UseCases {
     pub(super) deployer: Arc<Deployer>,
-    pub(super) invoker: Invoker,
+    pub(super) invoker: Arc<Invoker>,
+    pub(super) events: Arc<Events>,
     pub(super) secrets: SecretEditor,
     pub(super) releases: Releases,
     pub(super) stock: Stock,
@@ -126,13 +128,14 @@ impl UseCases {
         );
         let deployer = deployer.waiting(config.index_timeout.0).tidying(Arc::clone(logs));
         let deployer = Arc::new(deployer);
-        let invoker = Invoker::new(
+        let invoker = Arc::new(Invoker::new(
             registry(),
             Arc::clone(&deployer),
             networks,
             Arc::clone(&quotas),
             Arc::clone(engine),
-        );
+        ));
+        let events = Arc::new(Events::new(Arc::clone(&invoker)));
         let releases = Releases::new(registry(), Arc::clone(engine), Arc::clone(&usage));
         let (bounds, indexes) = (config.package_bounds(), config.indexes()?);
         let installer = Installer::new(layers.clone(), builds, bounds, indexes);
@@ -146,7 +149,7 @@ impl UseCases {
             config.install_cache_bytes.0,
         );
         let secrets = SecretEditor::new(Arc::clone(vault), registry(), Arc::clone(engine), quotas);
-        Ok(Self { deployer, invoker, secrets, releases, stock })
+        Ok(Self { deployer, invoker, events, secrets, releases, stock })
     }
 }
 
@@ -191,7 +194,7 @@ pub(super) fn seed(config: &Config) -> Result<Option<ZygoteTree>> {
     let Some(file) = &config.internals.zygote_seed else { return Ok(None) };
     let text = std::fs::read(file)
         .with_context(|| format!("cannot read the tree of zygotes {}", file.display()))?;
-    let tree = api::read_tree(&text).with_context(|| {
+    let tree = doors::native::read_tree(&text).with_context(|| {
         format!("{} is no tree of zygotes as `wool zygotes --json` prints it", file.display())
     })?;
     Ok(Some(tree))

@@ -40,13 +40,12 @@ use crate::worker::learnt::Learnt;
 use crate::worker::wiring::{Parts, Warden};
 use doors::door::listen::{self, Behind};
 use doors::door::tls::{self, Certificates, Front};
-use doors::native as api;
 use doors::{App, Budgets, Listener};
 use platform::access::{Admitted, Issuer, Peer, Remote};
 use platform::control::Control;
 use platform::deploy::Deployer;
 use platform::deploy::builder::BuildSandboxes;
-use platform::functions::{Function, FunctionReader, Registry};
+use platform::functions::{Attachments, Function, FunctionReader, Registry};
 
 /// A worker that listens and does not serve yet.
 #[derive(Debug)]
@@ -130,9 +129,11 @@ impl Worker {
             issuer: Issuer::new(Arc::clone(&tokens)),
             tokens,
             audit,
+            attachments: Attachments::new(Arc::clone(&registry)),
             functions: FunctionReader::new(Arc::clone(&registry), Arc::clone(&engine)),
             deployer: cases.deployer,
             invoker: cases.invoker,
+            events: cases.events,
             secrets: cases.secrets,
             releases: cases.releases,
             stock: Arc::new(cases.stock),
@@ -216,7 +217,7 @@ impl Worker {
         }
         let tcp = Front { listener: tcp, tls };
         let behind = |door, most| {
-            let router = api::router(Arc::clone(&app), door);
+            let router = doors::router(&app, door);
             Behind { router, most, spare: doors.spare, patience: config.client_timeout.0 }
         };
         let door =
@@ -235,6 +236,7 @@ impl Worker {
         if prepared.await.unwrap_or(false) && outcome.is_ok() {
             learnt.write(&engine);
         }
+        app.events.stop();
         app.deployer.stop();
         if let Some(builds) = builds {
             builds.stop();

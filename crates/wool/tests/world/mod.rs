@@ -19,7 +19,7 @@ use layers::Patience;
 use platform::access::Secret;
 use platform::deploy::progress::Progress;
 use platform::deploy::workshop::{
-    Admitted, Bundle, Made, MakeError, Opened, SettingsFrom, Workshop,
+    Admitted, Bundle, Files, Made, MakeError, Opened, SettingsFrom, Workshop,
 };
 use sandbox::fake::FakeProvider;
 use sandbox::{Kind, Limits, Network, PythonSpec, Reset};
@@ -183,13 +183,14 @@ impl Workshop for Words {
     fn admit(
         &self,
         name: &WholeName,
-        mut bundle: Bundle,
+        bundle: Bundle,
         patience: &Arc<Patience>,
         progress: &dyn Progress,
     ) -> Result<Admitted, MakeError> {
         progress.step("reading words");
         let mut words = String::new();
-        bundle.file.read_to_string(&mut words).unwrap();
+        let Files::Sent { mut file, .. } = bundle.files else { panic!("it reads words") };
+        file.read_to_string(&mut words).unwrap();
         let word = |key: &str| {
             words
                 .lines()
@@ -257,6 +258,7 @@ pub fn manifest(word: impl Fn(&str) -> Option<String>) -> Manifest {
         import_cache: true,
         binary: word("binary").is_some(),
         declared: false,
+        told: None,
     }
 }
 

@@ -1,0 +1,32 @@
+//! The account.
+
+use lambda_api::Fault;
+use platform::access::to;
+use serde_json::json;
+
+use super::call::{Answer, Call};
+use super::configuration;
+
+/// The service's limits of code: zipped in a request, and unpacked.
+const CODE_BYTES: (u64, u64) = (50 << 20, 250 << 20);
+
+/// `GetAccountSettings`.
+pub(super) async fn settings(call: Call) -> Result<Answer, Fault> {
+    let permit = call.permit_all::<to::ListFunctions>()?;
+    let functions = call.app.functions.list_versions(&permit);
+    let versions = functions.iter().flat_map(|(current, releases)| {
+        releases.iter().map(|release| &release.function).chain([current])
+    });
+    let bytes: u64 = versions.map(|function| configuration::code_bytes(function)).sum();
+    let sandboxes = call.app.capacity.sandboxes;
+    Answer::json(&json!({
+        "AccountLimit": {
+            "TotalCodeSize": 80_530_636_800_u64,
+            "CodeSizeUnzipped": CODE_BYTES.1,
+            "CodeSizeZipped": CODE_BYTES.0,
+            "ConcurrentExecutions": sandboxes,
+            "UnreservedConcurrentExecutions": sandboxes,
+        },
+        "AccountUsage": { "TotalCodeSize": bytes, "FunctionCount": functions.len() },
+    }))
+}

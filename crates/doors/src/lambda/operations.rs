@@ -1,0 +1,82 @@
+//! The operations that are answered, and the action that each is. One that has no row is not supported.
+
+use std::pin::Pin;
+
+use lambda_api::Fault;
+use platform::access::Action;
+
+use super::call::{Answer, Call};
+use super::{account, aliases, deploy, functions, invoke, tags, versions};
+
+/// The name of the operation that calls a function.
+pub(super) const INVOKE: &str = "Invoke";
+
+/// What a caller must be allowed in order to learn that an operation is not supported.
+pub(super) const UNSUPPORTED: Action = Action::ListFunctions;
+
+/// What an operation's body holds, which says how large it may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Takes {
+    /// An event.
+    Event,
+    /// Code.
+    Code,
+    /// Anything else.
+    Little,
+}
+
+type Running = Pin<Box<dyn Future<Output = Result<Answer, Fault>> + Send>>;
+
+/// An operation that is answered.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    /// What its caller has to be allowed.
+    pub(super) action: Action,
+    pub(super) takes: Takes,
+    pub(super) run: fn(Call) -> Running,
+}
+
+macro_rules! operations {
+    ($($name:literal $action:ident $takes:ident $run:path,)+) => {
+        &[$(Row {
+            name: $name,
+            action: Action::$action,
+            takes: Takes::$takes,
+            run: |call| Box::pin($run(call)),
+        },)+]
+    };
+}
+
+const OPERATIONS: &[Row] = operations! {
+    "Invoke" Invoke Event invoke::invoke,
+    "InvokeAsync" Invoke Event invoke::invoke_async,
+
+    "CreateFunction" Deploy Code deploy::create,
+    "UpdateFunctionCode" Deploy Code deploy::update_code,
+    "UpdateFunctionConfiguration" Deploy Little deploy::update_configuration,
+    "GetFunction" ShowFunction Little functions::get,
+    "GetFunctionConfiguration" ShowFunction Little functions::get_configuration,
+    "ListFunctions" ListFunctions Little functions::list,
+    "DeleteFunction" Remove Little functions::delete,
+
+    "PublishVersion" Publish Little versions::publish,
+    "ListVersionsByFunction" ShowFunction Little versions::list,
+
+    "CreateAlias" SetAlias Little aliases::create,
+    "UpdateAlias" SetAlias Little aliases::update,
+    "DeleteAlias" RemoveAlias Little aliases::delete,
+    "GetAlias" ShowFunction Little aliases::get,
+    "ListAliases" ShowFunction Little aliases::list,
+
+    "ListTags" ShowFunction Little tags::list,
+    "TagResource" Configure Little tags::tag,
+    "UntagResource" Configure Little tags::untag,
+
+    "GetAccountSettings" ListFunctions Little account::settings,
+};
+
+/// The row of an operation; none: it is not supported.
+pub(super) fn find(name: &str) -> Option<&'static Row> {
+    OPERATIONS.iter().find(|row| row.name == name)
+}

@@ -1,0 +1,76 @@
+//! AWS Lambda's API with the service's own clients, which are told the endpoint and nothing else.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use e2e::{Site, Worker, can_run, machine};
+
+/// Runs a file of tests against a worker, as their user would: the endpoint and a token are in the environment.
+fn run(file: &str) {
+    if !can_run() {
+        return;
+    }
+    let Some(python) = python() else {
+        machine::skip("boto3", "needs boto3: `make test` puts it into .venv");
+        return;
+    };
+    let site = Site::new();
+    let [admin, caller, other] = [
+        &["token", "create", "admin", "--scope", "admin"][..],
+        &["token", "create", "caller", "--scope", "invoke", "--functions", "only-*"],
+        &["token", "create", "other", "--scope", "deploy,invoke,read", "--tenant", "other"],
+    ]
+    .map(|words| site.wool(words).ok().trim().to_owned());
+    let worker = site.up();
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lambda").join(file);
+    let said = Command::new(python)
+        .args(["-m", "pytest", "-q", "-p", "no:cacheprovider"])
+        .arg(tests)
+        .envs([
+            ("AWS_ENDPOINT_URL_LAMBDA", worker.url()),
+            ("AWS_SESSION_TOKEN", &admin),
+            ("CALLERS_TOKEN", &caller),
+            ("OTHERS_TOKEN", &other),
+            ("AWS_ACCESS_KEY_ID", "any"),
+            ("AWS_SECRET_ACCESS_KEY", "any"),
+            ("AWS_DEFAULT_REGION", "us-east-1"),
+            ("AWS_MAX_ATTEMPTS", "1"),
+            ("PYTHONDONTWRITEBYTECODE", "1"),
+        ])
+        .env("AWS_CONFIG_FILE", "/dev/null")
+        .env("WOOL_LOG", log_of(&worker))
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(said.status.success(), "{words}\n{}", String::from_utf8_lossy(&said.stderr));
+    assert!(words.contains(" passed"), "{words}");
+    worker.assert_well();
+}
+
+fn log_of(worker: &Worker) -> PathBuf {
+    worker.site().state().join("logs")
+}
+
+/// The Python that has the clients: that of the checkout, or whichever is on PATH.
+fn python() -> Option<PathBuf> {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.venv/bin/python");
+    [own, PathBuf::from("python3")].into_iter().find(|program| {
+        let imports = Command::new(program).args(["-c", "import boto3, pytest"]).output();
+        imports.is_ok_and(|it| it.status.success())
+    })
+}
+
+#[test]
+fn functions_are_made_called_changed_and_removed_with_boto3() {
+    run("test_functions.py");
+}
+
+#[test]
+fn versions_and_aliases_are_published_and_moved_with_boto3() {
+    run("test_versions.py");
+}
+
+#[test]
+fn a_caller_does_no_more_than_its_token_allows_with_boto3() {
+    run("test_callers.py");
+}

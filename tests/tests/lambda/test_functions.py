@@ -1,0 +1,336 @@
+"""Functions: made, called, changed, listed and removed."""
+
+import base64
+import hashlib
+import json
+import os
+import threading
+import time
+
+import boto3
+import pytest
+from botocore import UNSIGNED
+from botocore.config import Config
+from service import ARN, ECHO, ROLE, archive, call, client, create, name, refused
+
+service = client()
+
+
+def test_a_function_is_what_its_creation_says():
+    called, zipped = name(), archive(app=ECHO)
+    made = service.create_function(
+        FunctionName=called,
+        Runtime="python3.11",
+        Role=ROLE,
+        Handler="app.handler",
+        Code={"ZipFile": zipped},
+        Description="says it again",
+        Timeout=5,
+        MemorySize=256,
+        EphemeralStorage={"Size": 1024},
+        Environment={"Variables": {"COLOUR": "blue"}},
+        TracingConfig={"Mode": "Active"},
+        LoggingConfig={"LogFormat": "JSON"},
+        Tags={"team": "wool"},
+    )
+    assert made["ResponseMetadata"]["HTTPStatusCode"] == 201
+    assert made["CodeSha256"] == base64.b64encode(hashlib.sha256(zipped).digest()).decode()
+    assert made["CodeSize"] == len(zipped)
+    expected = {
+        "FunctionName": called,
+        "FunctionArn": ARN + called,
+        "Runtime": "python3.11",
+        "Role": ROLE,
+        "Handler": "app.handler",
+        "Description": "says it again",
+        "Timeout": 5,
+        "MemorySize": 256,
+        "Version": "$LATEST",
+        "Environment": {"Variables": {"COLOUR": "blue"}},
+        "TracingConfig": {"Mode": "Active"},
+        "State": "Active",
+        "LastUpdateStatus": "Successful",
+        "PackageType": "Zip",
+        "EphemeralStorage": {"Size": 1024},
+        "SnapStart": {"ApplyOn": "None", "OptimizationStatus": "Off"},
+        "LoggingConfig": {"LogFormat": "JSON", "LogGroup": f"/aws/lambda/{called}"},
+    }
+    shown = service.get_function(FunctionName=called)
+    assert shown["Tags"] == {"team": "wool"}
+    for answer in (made, shown["Configuration"]):
+        assert {key: answer[key] for key in expected} == expected
+    listed = {one["FunctionName"]: one for one in pages("list_functions", "Functions")}
+    assert "State" not in listed[called] and listed[called]["RevisionId"] == made["RevisionId"]
+    for waiter in ("function_active_v2", "function_updated_v2", "function_exists"):
+        service.get_waiter(waiter).wait(FunctionName=called)
+    service.delete_function(FunctionName=called)
+    with refused("ResourceNotFoundException", 404, f"Function not found: {ARN}{called}"):
+        service.get_function(FunctionName=called)
+
+
+def pages(operation, member, **said):
+    return [one for page in service.get_paginator(operation).paginate(**said) for one in page[member]]
+
+
+def test_a_new_function_takes_no_name_that_is_taken():
+    called = create(service)
+    with refused("ResourceConflictException", 409, f"Function already exist: {called}"):
+        create(service, "def handler(event, context): return 'another'", called=called)
+    assert call(service, called, 7) == 7
+    # Of many at once, one is made.
+    results, contested = [], name()
+
+    def contend():
+        try:
+            create(client(), called=contested)
+            results.append("made")
+        except service.exceptions.ResourceConflictException:
+            results.append("there")
+
+    threads = [threading.Thread(target=contend) for _ in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert sorted(results) == ["made", "there", "there", "there"]
+
+
+def test_a_function_finds_its_settings():
+    source = (
+        "import os\n"
+        "def handler(event, context):\n"
+        "    return [os.environ['COLOUR'], os.environ['AWS_REGION'], os.environ['AWS_DEFAULT_REGION'],\n"
+        "            context.memory_limit_in_mb, os.getcwd(), os.statvfs('/tmp').f_blocks * os.statvfs('/tmp').f_frsize]\n"
+    )
+    variables = {"Environment": {"Variables": {"COLOUR": "blue"}}}
+    called = create(service, source, MemorySize=192, EphemeralStorage={"Size": 600}, **variables)
+    answer = call(service, called)
+    assert answer == ["blue", "us-east-1", "us-east-1", "192", "/var/task", 600 << 20], answer
+
+
+@pytest.mark.parametrize("handler", ["pkg/web.run", "pkg.web.run"])
+def test_a_handler_may_be_in_a_folder(handler):
+    zipped = archive(pkg____init__="", pkg__web="def run(event, context):\n    return 'web'\n")
+    called = create(service, Handler=handler, Code={"ZipFile": zipped})
+    assert call(service, called) == "web"
+
+
+def test_files_that_say_what_a_package_needs_are_code_alone():
+    packed = archive(app=ECHO)
+    import io
+    import zipfile
+
+    with zipfile.ZipFile(io.BytesIO(packed)) as before:
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w") as zipped:
+            zipped.writestr("app.py", before.read("app.py"))
+            zipped.writestr("requirements.txt", "no-such-package-anywhere==9\n")
+            zipped.writestr("pyproject.toml", "[project]\nname = 'x'\ndependencies = ['nothing-like-it']\n")
+    called = create(service, Code={"ZipFile": out.getvalue()})
+    assert call(service, called, [1]) == [1]
+
+
+def test_code_that_cannot_run_is_made_and_fails_when_it_is_called():
+    for source, kind in [
+        ("def handler(event, context:\n", "SyntaxError"),
+        ("import no_such_module\n", "no_such_module"),
+        ("x = 1\n", "handler"),
+    ]:
+        called = create(service, source)
+        reply = service.invoke(FunctionName=called)
+        assert (reply["StatusCode"], reply["FunctionError"]) == (200, "Unhandled")
+        failure = json.loads(reply["Payload"].read())
+        assert kind in failure["errorType"] + failure["errorMessage"], failure
+
+
+def test_a_failure_is_told_as_the_service_tells_it():
+    source = (
+        "import os, time\n"
+        "class Odd(Exception): pass\n"
+        "def handler(event, context):\n"
+        "    if event == 'raise': raise Odd('why')\n"
+        "    if event == 'sleep': time.sleep(9)\n"
+        "    if event == 'exit': os._exit(3)\n"
+        "    return context.aws_request_id\n"
+    )
+    called = create(service, source, Timeout=1)
+
+    def invoke(event):
+        reply = service.invoke(FunctionName=called, Payload=json.dumps(event))
+        return reply, json.loads(reply["Payload"].read())
+
+    reply, identity = invoke(None)
+    assert identity == reply["ResponseMetadata"]["RequestId"] and reply["ExecutedVersion"] == "$LATEST"
+    assert "FunctionError" not in reply
+    reply, failure = invoke("raise")
+    assert reply["FunctionError"] == "Unhandled"
+    assert (failure["errorType"], failure["errorMessage"]) == ("Odd", "why")
+    assert failure["requestId"] == reply["ResponseMetadata"]["RequestId"]
+    assert any("line 4, in handler" in line for line in failure["stackTrace"])
+    reply, failure = invoke("sleep")
+    assert failure["errorType"] == "Sandbox.Timedout"
+    assert failure["errorMessage"].endswith("Error: Task timed out after 1.00 seconds")
+    reply, failure = invoke("exit")
+    assert failure["errorType"] == "Runtime.ExitError" and "RequestId: " in failure["errorMessage"]
+    assert invoke(None)[0]["StatusCode"] == 200
+
+
+def test_an_event_that_nobody_waits_for_runs():
+    source = (
+        "def handler(event, context):\n"
+        "    print('ran', event['n'], context.aws_request_id)\n"
+    )
+    called = create(service, source)
+    reply = service.invoke(FunctionName=called, InvocationType="Event", Payload=b'{"n": 41}')
+    assert reply["StatusCode"] == 202 and reply["Payload"].read() == b""
+    line = f"ran 41 {reply['ResponseMetadata']['RequestId']}"
+    until = time.monotonic() + 20
+    while line not in logged(called):
+        assert time.monotonic() < until, logged(called)
+        time.sleep(0.05)
+    with refused("RequestTooLargeException", 413):
+        service.invoke(FunctionName=called, InvocationType="Event", Payload=b'"%s"' % (b"x" * (1 << 20)))
+    with refused("InvalidRequestContentException", 400):
+        service.invoke(FunctionName=called, InvocationType="Event", Payload=b"{")
+
+
+def logged(called):
+    text = ""
+    for root, _, files in os.walk(os.environ["WOOL_LOG"]):
+        for file in files:
+            if called in os.path.join(root, file):
+                with open(os.path.join(root, file), errors="replace") as opened:
+                    text += opened.read()
+    return text
+
+
+def test_a_call_is_refused_before_it_is_made():
+    called = create(service)
+    assert service.invoke(FunctionName=called, InvocationType="DryRun")["StatusCode"] == 204
+    for payload in (b"{", b"\xff", b"'a'"):
+        with refused("InvalidRequestContentException", 400, "Could not parse request body into json"):
+            service.invoke(FunctionName=called, Payload=payload)
+    with refused("RequestTooLargeException", 413):
+        service.invoke(FunctionName=called, Payload=b'"%s"' % (b"x" * (7 << 20)))
+    with refused("ResourceNotFoundException", 404, "Function not found: "):
+        service.invoke(FunctionName="nothing-here")
+    with refused("ResourceNotFoundException", 404, "are not reachable in this region"):
+        service.invoke(FunctionName=f"arn:aws:lambda:eu-west-1:000000000000:function:{called}")
+    with refused("AccessDeniedException", 403):
+        service.invoke(FunctionName=f"arn:aws:lambda:us-east-1:123456789012:function:{called}")
+    for same in (ARN + called, f"000000000000:function:{called}", f"function:{called}", f"{called}:$LATEST"):
+        assert call(service, same, 1) == 1
+    with refused("InvalidRequestContentException", 400):
+        service.invoke(FunctionName=called, ClientContext="no base64!")
+
+
+def test_code_and_configuration_change_and_what_is_not_said_stays():
+    called = create(service, Environment={"Variables": {"COLOUR": "blue"}}, Timeout=9)
+    before = service.get_function_configuration(FunctionName=called)
+    updated = service.update_function_configuration(FunctionName=called, Description="new", MemorySize=300)
+    assert updated["RevisionId"] != before["RevisionId"]
+    kept = ("Timeout", "Environment", "CodeSha256", "Handler", "Runtime", "Role")
+    assert {key: updated[key] for key in kept} == {key: before[key] for key in kept}
+    assert (updated["Description"], updated["MemorySize"]) == ("new", 300)
+    with refused("PreconditionFailedException", 412):
+        service.update_function_code(
+            FunctionName=called, ZipFile=archive(app=ECHO), RevisionId=before["RevisionId"]
+        )
+    assert call(service, called, 1) == 1
+    zipped = archive(app="def handler(event, context): return 'new code'")
+    dry = service.update_function_code(FunctionName=called, ZipFile=zipped, DryRun=True)
+    assert dry["CodeSize"] == len(zipped) and call(service, called, 1) == 1
+    changed = service.update_function_code(
+        FunctionName=called, ZipFile=zipped, RevisionId=updated["RevisionId"]
+    )
+    assert changed["MemorySize"] == 300 and call(service, called, 1) == "new code"
+    # The same bytes count as a change.
+    again = service.update_function_code(FunctionName=called, ZipFile=zipped)
+    assert again["RevisionId"] != changed["RevisionId"]
+    emptied = service.update_function_configuration(FunctionName=called, Environment={"Variables": {}})
+    assert "Environment" not in emptied
+
+
+def test_what_cannot_be_is_refused_and_nothing_is_made():
+    called = name()
+
+    def made(**said):
+        said = {"Code": {"ZipFile": archive(app=ECHO)}} | said
+        create(service, called=called, **said)
+
+    invalid = ("InvalidParameterValueException", 400)
+    with refused(*invalid, "Could not unzip uploaded file"):
+        made(Code={"ZipFile": b"no zip at all"})
+    with refused(*invalid, "Could not unzip uploaded file"):
+        made(Code={"ZipFile": b"PK\x03\x04" + b"x" * 100})
+    with refused(*invalid, "source for function code"):
+        made(Code={})
+    with refused(*invalid, "nodejs22.x is not supported"):
+        made(Runtime="nodejs22.x")
+    with refused(*invalid, "ImageUri"):
+        made(Code={"ImageUri": "x"})
+    with refused(*invalid, "Reserved keys used in this request: AWS_REGION"):
+        made(Environment={"Variables": {"AWS_REGION": "x"}})
+    with refused(*invalid, "exceeded the 4KB limit"):
+        made(Environment={"Variables": {"LONG": "x" * 5000}})
+    with refused(*invalid, "VpcConfig is not supported"):
+        made(VpcConfig={"SubnetIds": ["subnet-1"], "SecurityGroupIds": []})
+    with refused("ValidationException", 400, "at 'timeout' failed to satisfy constraint: Member must have value less"):
+        made(Timeout=1_000_000)
+    with refused("ValidationException", 400, "at 'role' failed to satisfy constraint"):
+        made(Role="me")
+    with refused("ResourceNotFoundException", 404):
+        service.get_function(FunctionName=called)
+
+
+def test_a_function_that_was_deployed_otherwise_is_shown_and_not_changed():
+    # Of a name that this test alone lists.
+    with refused("ResourceNotFoundException", 404):
+        service.update_function_code(FunctionName="nothing-here", ZipFile=archive(app=ECHO))
+
+
+def test_an_operation_that_is_not_supported_says_so():
+    with refused("InvalidParameterValueException", 400, "is not supported by Lambswool"):
+        service.list_event_source_mappings()
+    with refused("InvalidParameterValueException", 400, "is not supported by Lambswool"):
+        service.list_capacity_providers()
+
+
+def test_lists_come_in_pages():
+    made = sorted(create(service, called=name("page")) for _ in range(5))
+    listed = [
+        one["FunctionName"]
+        for one in pages("list_functions", "Functions", PaginationConfig={"PageSize": 2})
+        if one["FunctionName"].startswith("page-")
+    ]
+    assert listed == made
+    with refused("InvalidParameterValueException", 400, "marker"):
+        service.list_functions(Marker="!!")
+
+
+def test_tags_are_added_and_removed():
+    called = create(service)
+    service.tag_resource(Resource=ARN + called, Tags={"a": "1", "b": "2"})
+    service.tag_resource(Resource=ARN + called, Tags={"b": "3"})
+    service.untag_resource(Resource=ARN + called, TagKeys=["a", "c"])
+    assert service.list_tags(Resource=ARN + called)["Tags"] == {"b": "3"}
+    with refused("InvalidParameterValueException", 400):
+        service.tag_resource(Resource=ARN + called, Tags={f"k{n}": "" for n in range(60)})
+    service.delete_function(FunctionName=called)
+    create(service, called=called)
+    assert service.list_tags(Resource=ARN + called)["Tags"] == {}
+
+
+def test_a_client_that_does_not_sign_sends_the_token_as_a_bearers():
+    unsigned = boto3.client("lambda", config=Config(signature_version=UNSIGNED))
+    with refused("UnrecognizedClientException", 403):
+        unsigned.list_functions()
+    bearer = f"Bearer {os.environ['AWS_SESSION_TOKEN']}"
+    unsigned.meta.events.register(
+        "before-send.lambda.*", lambda request, **_: request.headers.add_header("Authorization", bearer)
+    )
+    assert "Functions" in unsigned.list_functions()
+
+
+def test_the_account_has_limits():
+    settings = service.get_account_settings()
+    assert settings["AccountLimit"]["CodeSizeZipped"] == 52428800
+    assert settings["AccountUsage"]["FunctionCount"] >= 1
