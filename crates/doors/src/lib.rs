@@ -11,7 +11,7 @@
 mod app;
 pub mod door;
 pub mod error;
-mod lambda;
+pub mod lambda;
 pub mod native;
 mod request;
 

@@ -25,6 +25,43 @@ fn the_command_line_page_has_every_command_and_option() {
     check("command-line.md", &text);
 }
 
+/// What differs from the service, of operations that are answered.
+const DIFFERENCES: &[(&str, &str)] = &[
+    ("CreateAlias", "points to a published version, not to `$LATEST`"),
+    (
+        "CreateFunction",
+        "no layers, images, VPC, file systems or code in S3; answers when the function is active",
+    ),
+    ("DeleteFunction", "a version goes only when no alias points to it"),
+    ("GetAccountSettings", "concurrency is the number of sandboxes that the worker may have"),
+    ("GetFunction", "`Code.Location` is the worker, and no archive can be fetched there"),
+    ("Invoke", "`LogType=Tail` answers no log yet; a client that hangs up ends the call"),
+    ("ListFunctions", "also functions that `wool deploy` made"),
+    ("TagResource", "functions alone"),
+    ("UpdateAlias", "points to a published version, not to `$LATEST`"),
+    ("UpdateFunctionCode", "only of functions that this API made; no code in S3"),
+    ("UpdateFunctionConfiguration", "only of functions that this API made"),
+];
+
+#[test]
+fn the_lambda_page_has_every_operation_and_what_differs() {
+    let mut text = String::from(
+        "\n| operation | answered | what differs, or why not |\n| --- | --- | --- |\n",
+    );
+    for operation in lambda_api::Operation::all() {
+        let difference = DIFFERENCES.iter().find(|(name, _)| *name == operation.name);
+        let refused = lambda_api::Fault::unsupported(operation).message().to_owned();
+        let why = refused.split_once(": ").map_or("not yet", |(_, why)| why);
+        let (answered, said) = match (doors::lambda::supports(operation.name), difference) {
+            (true, difference) => ("yes", difference.map_or("", |(_, said)| *said)),
+            (false, None) => ("no", why),
+            (false, Some((name, _))) => panic!("{name} is not answered"),
+        };
+        writeln!(text, "| `{}` | {answered} | {said} |", operation.name).unwrap();
+    }
+    check("lambda.md", &text);
+}
+
 #[test]
 fn the_http_api_page_has_every_route_and_object() {
     let api = serde_json::to_value(doors::native::openapi()).unwrap();

@@ -22,6 +22,7 @@ fn run(file: &str) {
     ]
     .map(|words| site.wool(words).ok().trim().to_owned());
     let worker = site.up();
+    drop(worker.deploy("native", "def handler(event, context):\n    return event\n").expect(201));
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lambda").join(file);
     let said = Command::new(python)
         .args(["-m", "pytest", "-q", "-p", "no:cacheprovider"])
@@ -44,7 +45,9 @@ fn run(file: &str) {
     let words = String::from_utf8_lossy(&said.stdout).into_owned();
     assert!(said.status.success(), "{words}\n{}", String::from_utf8_lossy(&said.stderr));
     assert!(words.contains(" passed"), "{words}");
-    worker.assert_well();
+    let log = worker.log();
+    assert!(!log.contains("panicked"), "{log}");
+    drop(worker.get("/healthz").expect(200));
 }
 
 fn log_of(worker: &Worker) -> PathBuf {

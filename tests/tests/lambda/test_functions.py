@@ -69,7 +69,9 @@ def test_a_function_is_what_its_creation_says():
 
 
 def pages(operation, member, **said):
-    return [one for page in service.get_paginator(operation).paginate(**said) for one in page[member]]
+    return [
+        one for page in service.get_paginator(operation).paginate(**said) for one in page[member]
+    ]
 
 
 def test_a_new_function_takes_no_name_that_is_taken():
@@ -97,8 +99,10 @@ def test_a_function_finds_its_settings():
     source = (
         "import os\n"
         "def handler(event, context):\n"
-        "    return [os.environ['COLOUR'], os.environ['AWS_REGION'], os.environ['AWS_DEFAULT_REGION'],\n"
-        "            context.memory_limit_in_mb, os.getcwd(), os.statvfs('/tmp').f_blocks * os.statvfs('/tmp').f_frsize]\n"
+        "    names = ('COLOUR', 'AWS_REGION', 'AWS_DEFAULT_REGION')\n"
+        "    scratch = os.statvfs('/tmp')\n"
+        "    return [*(os.environ[name] for name in names), context.memory_limit_in_mb,\n"
+        "            os.getcwd(), scratch.f_blocks * scratch.f_frsize]\n"
     )
     variables = {"Environment": {"Variables": {"COLOUR": "blue"}}}
     called = create(service, source, MemorySize=192, EphemeralStorage={"Size": 600}, **variables)
@@ -123,7 +127,9 @@ def test_files_that_say_what_a_package_needs_are_code_alone():
         with zipfile.ZipFile(out, "w") as zipped:
             zipped.writestr("app.py", before.read("app.py"))
             zipped.writestr("requirements.txt", "no-such-package-anywhere==9\n")
-            zipped.writestr("pyproject.toml", "[project]\nname = 'x'\ndependencies = ['nothing-like-it']\n")
+            zipped.writestr(
+                "pyproject.toml", "[project]\nname = 'x'\ndependencies = ['nothing-like-it']\n"
+            )
     called = create(service, Code={"ZipFile": out.getvalue()})
     assert call(service, called, [1]) == [1]
 
@@ -158,7 +164,9 @@ def test_a_failure_is_told_as_the_service_tells_it():
         return reply, json.loads(reply["Payload"].read())
 
     reply, identity = invoke(None)
-    assert identity == reply["ResponseMetadata"]["RequestId"] and reply["ExecutedVersion"] == "$LATEST"
+    assert (
+        identity == reply["ResponseMetadata"]["RequestId"] and reply["ExecutedVersion"] == "$LATEST"
+    )
     assert "FunctionError" not in reply
     reply, failure = invoke("raise")
     assert reply["FunctionError"] == "Unhandled"
@@ -174,10 +182,7 @@ def test_a_failure_is_told_as_the_service_tells_it():
 
 
 def test_an_event_that_nobody_waits_for_runs():
-    source = (
-        "def handler(event, context):\n"
-        "    print('ran', event['n'], context.aws_request_id)\n"
-    )
+    source = "def handler(event, context):\n    print('ran', event['n'], context.aws_request_id)\n"
     called = create(service, source)
     reply = service.invoke(FunctionName=called, InvocationType="Event", Payload=b'{"n": 41}')
     assert reply["StatusCode"] == 202 and reply["Payload"].read() == b""
@@ -187,7 +192,9 @@ def test_an_event_that_nobody_waits_for_runs():
         assert time.monotonic() < until, logged(called)
         time.sleep(0.05)
     with refused("RequestTooLargeException", 413):
-        service.invoke(FunctionName=called, InvocationType="Event", Payload=b'"%s"' % (b"x" * (1 << 20)))
+        service.invoke(
+            FunctionName=called, InvocationType="Event", Payload=b'"%s"' % (b"x" * (1 << 20))
+        )
     with refused("InvalidRequestContentException", 400):
         service.invoke(FunctionName=called, InvocationType="Event", Payload=b"{")
 
@@ -206,7 +213,9 @@ def test_a_call_is_refused_before_it_is_made():
     called = create(service)
     assert service.invoke(FunctionName=called, InvocationType="DryRun")["StatusCode"] == 204
     for payload in (b"{", b"\xff", b"'a'"):
-        with refused("InvalidRequestContentException", 400, "Could not parse request body into json"):
+        with refused(
+            "InvalidRequestContentException", 400, "Could not parse request body into json"
+        ):
             service.invoke(FunctionName=called, Payload=payload)
     with refused("RequestTooLargeException", 413):
         service.invoke(FunctionName=called, Payload=b'"%s"' % (b"x" * (7 << 20)))
@@ -216,7 +225,12 @@ def test_a_call_is_refused_before_it_is_made():
         service.invoke(FunctionName=f"arn:aws:lambda:eu-west-1:000000000000:function:{called}")
     with refused("AccessDeniedException", 403):
         service.invoke(FunctionName=f"arn:aws:lambda:us-east-1:123456789012:function:{called}")
-    for same in (ARN + called, f"000000000000:function:{called}", f"function:{called}", f"{called}:$LATEST"):
+    for same in (
+        ARN + called,
+        f"000000000000:function:{called}",
+        f"function:{called}",
+        f"{called}:$LATEST",
+    ):
         assert call(service, same, 1) == 1
     with refused("InvalidRequestContentException", 400):
         service.invoke(FunctionName=called, ClientContext="no base64!")
@@ -225,7 +239,9 @@ def test_a_call_is_refused_before_it_is_made():
 def test_code_and_configuration_change_and_what_is_not_said_stays():
     called = create(service, Environment={"Variables": {"COLOUR": "blue"}}, Timeout=9)
     before = service.get_function_configuration(FunctionName=called)
-    updated = service.update_function_configuration(FunctionName=called, Description="new", MemorySize=300)
+    updated = service.update_function_configuration(
+        FunctionName=called, Description="new", MemorySize=300
+    )
     assert updated["RevisionId"] != before["RevisionId"]
     kept = ("Timeout", "Environment", "CodeSha256", "Handler", "Runtime", "Role")
     assert {key: updated[key] for key in kept} == {key: before[key] for key in kept}
@@ -245,7 +261,9 @@ def test_code_and_configuration_change_and_what_is_not_said_stays():
     # The same bytes count as a change.
     again = service.update_function_code(FunctionName=called, ZipFile=zipped)
     assert again["RevisionId"] != changed["RevisionId"]
-    emptied = service.update_function_configuration(FunctionName=called, Environment={"Variables": {}})
+    emptied = service.update_function_configuration(
+        FunctionName=called, Environment={"Variables": {}}
+    )
     assert "Environment" not in emptied
 
 
@@ -273,7 +291,11 @@ def test_what_cannot_be_is_refused_and_nothing_is_made():
         made(Environment={"Variables": {"LONG": "x" * 5000}})
     with refused(*invalid, "VpcConfig is not supported"):
         made(VpcConfig={"SubnetIds": ["subnet-1"], "SecurityGroupIds": []})
-    with refused("ValidationException", 400, "at 'timeout' failed to satisfy constraint: Member must have value less"):
+    with refused(
+        "ValidationException",
+        400,
+        "at 'timeout' failed to satisfy constraint: Member must have value less",
+    ):
         made(Timeout=1_000_000)
     with refused("ValidationException", 400, "at 'role' failed to satisfy constraint"):
         made(Role="me")
@@ -281,10 +303,26 @@ def test_what_cannot_be_is_refused_and_nothing_is_made():
         service.get_function(FunctionName=called)
 
 
-def test_a_function_that_was_deployed_otherwise_is_shown_and_not_changed():
-    # Of a name that this test alone lists.
-    with refused("ResourceNotFoundException", 404):
-        service.update_function_code(FunctionName="nothing-here", ZipFile=archive(app=ECHO))
+def test_a_function_that_is_not_there_is_not_changed():
+    for change in (
+        lambda: service.update_function_code(
+            FunctionName="nothing-here", ZipFile=archive(app=ECHO)
+        ),
+        lambda: service.update_function_configuration(FunctionName="nothing-here", Timeout=9),
+        lambda: service.tag_resource(Resource=f"{ARN}nothing-here", Tags={"a": "b"}),
+        lambda: service.publish_version(FunctionName="nothing-here"),
+    ):
+        with refused("ResourceNotFoundException", 404):
+            change()
+
+
+def test_a_function_that_wool_deployed_is_called_and_shown_and_its_code_is_not_changed():
+    assert call(service, "native", {"a": 1}) == {"a": 1}
+    shown = service.get_function(FunctionName="native")["Configuration"]
+    assert (shown["Handler"], shown["Runtime"][:8]) == ("native.handler", "python3.")
+    assert service.publish_version(FunctionName="native")["Version"] == "1"
+    with refused("InvalidParameterValueException", 400, "was deployed with `wool deploy`"):
+        service.update_function_code(FunctionName="native", ZipFile=archive(app=ECHO))
 
 
 def test_an_operation_that_is_not_supported_says_so():
@@ -324,9 +362,11 @@ def test_a_client_that_does_not_sign_sends_the_token_as_a_bearers():
     with refused("UnrecognizedClientException", 403):
         unsigned.list_functions()
     bearer = f"Bearer {os.environ['AWS_SESSION_TOKEN']}"
-    unsigned.meta.events.register(
-        "before-send.lambda.*", lambda request, **_: request.headers.add_header("Authorization", bearer)
-    )
+
+    def add(request, **_):
+        request.headers["Authorization"] = bearer
+
+    unsigned.meta.events.register("before-send.lambda.*", add)
     assert "Functions" in unsigned.list_functions()
 
 

@@ -30,7 +30,11 @@ def test_a_published_version_stays_as_it_was():
     )
     assert (second["Version"], second["Description"]) == ("2", "the second")
     changed(called, "three")
-    assert [call(service, called, Qualifier=q) for q in ("1", "2", "$LATEST")] == ["one", "two", "three"]
+    assert [call(service, called, Qualifier=q) for q in ("1", "2", "$LATEST")] == [
+        "one",
+        "two",
+        "three",
+    ]
     assert service.invoke(FunctionName=f"{called}:2")["ExecutedVersion"] == "2"
     versions = service.list_versions_by_function(FunctionName=called)["Versions"]
     assert [one["Version"] for one in versions] == ["$LATEST", "1", "2"]
@@ -38,7 +42,11 @@ def test_a_published_version_stays_as_it_was():
     shown = service.get_function(FunctionName=called, Qualifier="2")["Configuration"]
     assert (shown["Version"], shown["Description"]) == ("2", "the second")
     every = service.list_functions(FunctionVersion="ALL")["Functions"]
-    assert [one["Version"] for one in every if one["FunctionName"] == called] == ["$LATEST", "1", "2"]
+    assert [one["Version"] for one in every if one["FunctionName"] == called] == [
+        "$LATEST",
+        "1",
+        "2",
+    ]
     service.delete_function(FunctionName=called, Qualifier="1")
     with refused("ResourceNotFoundException", 404, f"Function not found: {ARN}{called}:1"):
         service.invoke(FunctionName=called, Qualifier="1")
@@ -60,14 +68,20 @@ def test_a_function_may_be_published_as_it_is_made():
 
 def test_an_alias_points_to_a_version_and_shares_its_calls():
     called = create(service, says("one"), Publish=True)
-    service.update_function_code(FunctionName=called, ZipFile=archive(app=says("two")), Publish=True)
-    made = service.create_alias(FunctionName=called, Name="live", FunctionVersion="1", Description="now")
+    service.update_function_code(
+        FunctionName=called, ZipFile=archive(app=says("two")), Publish=True
+    )
+    made = service.create_alias(
+        FunctionName=called, Name="live", FunctionVersion="1", Description="now"
+    )
     arn = f"{ARN}{called}:live"
     assert (made["AliasArn"], made["FunctionVersion"], made["Description"]) == (arn, "1", "now")
     with refused("ResourceConflictException", 409, f"Alias already exists: {arn}"):
         service.create_alias(FunctionName=called, Name="live", FunctionVersion="2")
     assert call(service, called, Qualifier="live") == "one"
-    assert service.get_function(FunctionName=f"{called}:live")["Configuration"]["FunctionArn"] == arn
+    assert (
+        service.get_function(FunctionName=f"{called}:live")["Configuration"]["FunctionArn"] == arn
+    )
     moved = service.update_alias(FunctionName=called, Name="live", FunctionVersion="2")
     assert moved["Description"] == "now" and moved["RevisionId"] != made["RevisionId"]
     assert call(service, f"{called}:live") == "two"

@@ -90,12 +90,13 @@ fn admit(api: &Api, request: &Request) -> Result<Admitted, Fault> {
     let (method, uri) = (request.method().as_str(), request.uri());
     let route = lambda_api::route(method, uri.path(), uri.query().unwrap_or_default())?;
     let row = operations::find(route.operation.name);
-    let scope = row.map_or(operations::UNSUPPORTED, |row| row.action).scope();
-    let requester = api.entrance.requester(request, scope, shown(request.headers()))?;
+    let action = row.map_or(operations::UNSUPPORTED, |row| row.action);
+    let shown = shown(request.headers());
+    let requester = api.entrance.requester(request, action.scope(), shown)?;
+    // Of which function, its permit will ask.
+    requester.clone().admit(action, None).map_err(ApiError::from)?;
     // Not before: a caller that may not ask learns nothing of what could be asked.
     let Some(row) = row else { return Err(Fault::unsupported(route.operation)) };
-    // Of which function, its permit will ask.
-    requester.clone().admit(row.action, None).map_err(ApiError::from)?;
     api.entrance.welcome(request, &requester);
     let act = row.action.audited().map(|action| {
         let read = |text: &str| Some(FunctionRef::read(text, None, &api.place).ok()?.name);

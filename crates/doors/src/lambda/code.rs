@@ -3,8 +3,7 @@
 use std::fs::File;
 use std::io::{Seek as _, Write as _};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
+use base64::prelude::*;
 use lambda_api::Fault;
 use platform::deploy::workshop::{Files, Packing};
 use serde::Deserialize;
@@ -80,7 +79,7 @@ impl Code {
 }
 
 fn spool(text: &str, dir: &std::path::Path) -> Result<(File, u64, String), Fault> {
-    let zip = BASE64.decode(text);
+    let zip = BASE64_STANDARD.decode(text);
     let zip =
         zip.map_err(|error| Fault::serialization(format!("ZipFile is no Base64: {error}")))?;
     if zip.len() > ZIP_BYTES {
@@ -100,7 +99,7 @@ fn spool(text: &str, dir: &std::path::Path) -> Result<(File, u64, String), Fault
     };
     let mut file = tempfile::tempfile_in(dir).map_err(unwritable)?;
     file.write_all(&zip).and_then(|()| file.rewind()).map_err(unwritable)?;
-    Ok((file, zip.len() as u64, BASE64.encode(Sha256::digest(&zip))))
+    Ok((file, zip.len() as u64, BASE64_STANDARD.encode(Sha256::digest(&zip))))
 }
 
 impl Archive {

@@ -2,8 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
+use base64::prelude::*;
 use function::{LATEST, Qualifier, VersionRecord};
 use lambda_api::Fault;
 use platform::functions::Function;
@@ -176,7 +175,7 @@ fn code_digest(record: &VersionRecord) -> String {
     let digits = (0..text.len()).step_by(2);
     let bytes: Vec<u8> =
         digits.filter_map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok()).collect();
-    BASE64.encode(bytes)
+    BASE64_STANDARD.encode(bytes)
 }
 
 /// `2026-01-02T03:04:05.678+0000`.

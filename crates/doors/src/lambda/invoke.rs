@@ -1,8 +1,7 @@
 //! Calling a function.
 
 use axum::http::StatusCode;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
+use base64::prelude::*;
 use engine::CallError;
 use function::LATEST;
 use lambda_api::Fault;
@@ -44,7 +43,7 @@ pub(super) async fn invoke(mut call: Call) -> Result<Answer, Fault> {
     let named = call.named(&asked.function_name, asked.qualifier.as_deref())?;
     let permit = call.permit::<to::Invoke>(&named.name)?;
     if let Some(context) = &asked.client_context {
-        let text = BASE64.decode(context).ok();
+        let text = BASE64_STANDARD.decode(context).ok();
         let read = text.map(|text| serde_json::from_slice::<serde_json::Value>(&text));
         if !matches!(read, Some(Ok(_))) {
             let message = "Client context must be a valid Base64-encoded JSON object.";

@@ -39,6 +39,12 @@ use crate::request::entrance::Entrance;
 use crate::request::reply;
 use crate::{App, Budgets, Listener};
 
+/// Whether an operation of the service is answered here.
+#[must_use]
+pub fn supports(operation: &str) -> bool {
+    operations::find(operation).is_some()
+}
+
 /// Names the request, and the call that it makes.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amzn-requestid");
 

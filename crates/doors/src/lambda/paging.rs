@@ -1,7 +1,6 @@
 //! Lists, a page at a time.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use base64::prelude::*;
 use lambda_api::Fault;
 
 /// The longest page, whatever is asked for: the service's own limit.
@@ -18,7 +17,10 @@ pub(super) fn page<T>(
     most: Option<usize>,
 ) -> Result<(Vec<T>, Option<String>), Fault> {
     if let Some(marker) = marker.filter(|marker| !marker.is_empty()) {
-        let bytes = BASE64.decode(marker).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        let bytes = BASE64_URL_SAFE_NO_PAD
+            .decode(marker)
+            .ok()
+            .and_then(|bytes| String::from_utf8(bytes).ok());
         let last = bytes.ok_or_else(|| Fault::invalid_parameter_value("Invalid marker."))?;
         let behind = all.partition_point(|one| key(one) <= last);
         all.drain(..behind);
@@ -28,7 +30,7 @@ pub(super) fn page<T>(
         return Ok((all, None));
     }
     all.truncate(most);
-    let next = all.last().map(|last| BASE64.encode(key(last)));
+    let next = all.last().map(|last| BASE64_URL_SAFE_NO_PAD.encode(key(last)));
     Ok((all, next))
 }
 

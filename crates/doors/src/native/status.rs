@@ -27,6 +27,9 @@ pub struct WorkerStatus {
     pub pid: Option<u32>,
     /// Where it listens.
     pub url: String,
+    /// The region that it is in AWS Lambda's API.
+    #[serde(default)]
+    pub lambda_region: String,
     /// Its state directory; for administrators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
@@ -113,6 +116,7 @@ pub(super) async fn status(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid,
         url: app.url.clone(),
+        lambda_region: app.settings.place.region.clone(),
         state,
         uptime_seconds: uptime.as_secs_f64(),
         functions,

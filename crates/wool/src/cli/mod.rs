@@ -106,6 +106,8 @@ pub struct Global {
     pub json: bool,
 }
 
+const ENV_HELP: &str = "A token goes along where one is given (--token-file or WOOL_TOKEN), as AWS_SESSION_TOKEN. Clients in that shell send it to other services of AWS, too: use a shell of its own, or set the variables for one program.";
+
 /// The commands of `wool`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -138,6 +140,9 @@ pub enum Command {
     Rollback(RollBack),
     /// Show what a function printed
     Logs(Logs),
+    /// Print the variables that clients of AWS Lambda read, for a shell: eval "$(wool env)"
+    #[command(after_help = ENV_HELP)]
+    Env,
     /// List the packages that are installed, and who uses them
     Packages(Packages),
     /// List the zygotes: interpreters that have imported packages already, and what each has spared

@@ -4,6 +4,7 @@ mod audit;
 mod base;
 mod call;
 mod deploy;
+mod env;
 mod event;
 mod list;
 mod logs;
@@ -70,6 +71,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Rollback(to) => client_side(release::roll_back(&global, &to)),
         Command::Logs(logs) => client_side(logs::logs(&global, &logs)),
         Command::Packages(packages) => client_side(packages::packages(&global, &packages)),
+        Command::Env => client_side(env::env(&global)),
         Command::Zygotes => client_side(zygotes::zygotes(&global)),
         Command::Token(token) => client_side(token::token(&global, &token)),
         Command::Secret(secret) => client_side(secret::secret(&global, &secret)),
