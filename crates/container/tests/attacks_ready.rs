@@ -234,7 +234,7 @@ def attack(fds, uid, flags):
             );
             let mut talk = Conversation::load(instance.as_mut()).await;
             for _ in 0..20 {
-                talk.load_again().await;
+                talk.load_again(None).await;
             }
             assert!(
                 own_descriptors() <= with_instance + 1,

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use container::ContainerOptions;
-use sandbox::{CpuBounds, Provider};
+use sandbox::wire::Lambda;
+use sandbox::{CpuBounds, Instance, Provider};
 use support::{Conversation, World, can_run};
 
 const NONE: ContainerOptions = ContainerOptions { slots: 0, spares: 0, cpu: CpuBounds::NONE };
@@ -43,6 +44,52 @@ async fn an_instance_is_forked_from_a_zygote_derived_twice() {
             assert!(instance.alive());
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_function_that_expects_awss_runtime_finds_it_from_a_zygote_and_from_none() {
+    if !can_run() {
+        return;
+    }
+    let source = "
+import logging, os, sys, time
+def handler(event, context):
+    if event:
+        sys.exit(event)
+    logging.warning('said')
+    return [os.environ['AWS_EXECUTION_ENV'], time.tzname[0], os.environ['_HANDLER'],
+            context.invoked_function_arn, context.log_stream_name == os.environ['AWS_LAMBDA_LOG_STREAM_NAME']]
+";
+    let world = World::new(false, NONE).await;
+    let zygote = world.containers.create_zygote(world.zygote(&["logging"])).await.unwrap();
+    let forked = zygote.fork(world.instance(source)).await.unwrap();
+    let fresh = world.containers.create_instance(world.instance(source)).await.unwrap();
+    for mut instance in [forked, fresh] {
+        let said = as_aws(instance.as_mut()).await;
+        let expected = [
+            "AWS_Lambda_python3.12",
+            "UTC",
+            "handler.handler",
+            "arn:aws:lambda:us-east-1:000000000000:function:test",
+        ];
+        assert_eq!(said.as_array().unwrap()[..4], expected, "{said}");
+        assert_eq!(said[4], true, "{said}");
+    }
+}
+
+/// What a function says that is called as AWS's runtime calls it, twice: the second time it ends.
+async fn as_aws(instance: &mut dyn Instance) -> serde_json::Value {
+    let lambda = Lambda {
+        handler: "handler.handler".to_owned(),
+        runtime: "python3.12".to_owned(),
+        json_level: None,
+    };
+    let mut talk = Conversation::load_as(instance, Some(lambda)).await;
+    let said = talk.ask("0").await;
+    assert!(talk.output.starts_with("[WARNING]\t"), "{}", talk.output);
+    let ended = talk.call("3").await.unwrap().unwrap_err();
+    assert_eq!(ended, "Runtime.ExitError: Runtime exited with error: exit status 3");
+    said
 }
 
 #[tokio::test(flavor = "multi_thread")]

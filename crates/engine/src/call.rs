@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sandbox::wire::Failure;
+use sandbox::wire::{Failure, LambdaCall};
 use sandbox::{Death, InvocationId, ProviderError};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -23,6 +23,10 @@ pub struct Call {
     pub content_type: String,
     /// The invocation's name.
     pub id: InvocationId,
+    /// What a function that expects AWS's runtime is told of the call.
+    pub lambda: Option<Arc<LambdaCall>>,
+    /// Whether the end of what it writes into its log is served with the result.
+    pub tail: bool,
 }
 
 /// Where the sandbox of a call came from.
@@ -143,6 +147,9 @@ pub struct Served {
     pub start: Option<Start>,
     /// How long each stage took.
     pub stages: Stages,
+    /// The last 4 KiB of what the call wrote into its function's log, where that was asked for; else
+    /// empty.
+    pub tail: Vec<u8>,
 }
 
 /// Why a call has no result.

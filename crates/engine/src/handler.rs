@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use function::{DEFAULT_TENANT, VersionId, WholeName};
+use function::{DEFAULT_TENANT, Lambda, VersionId, WholeName};
 use sandbox::wire::Convention;
 use sandbox::{Destination, Kind, Layer, Limits, Network, PythonSpec, Reset};
 use serde::{Deserialize, Serialize};
@@ -106,6 +106,9 @@ pub struct Handler {
     pub timeout: Duration,
     /// Most instances at a time.
     pub concurrency: u32,
+    /// What it expects of AWS's runtime, where it is called as that calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lambda: Option<Arc<Lambda>>,
 }
 
 impl Handler {
@@ -156,6 +159,7 @@ pub(crate) mod tests {
             network: Network::None,
             timeout: Duration::from_secs(1),
             concurrency: 1,
+            lambda: None,
         }
     }
 }

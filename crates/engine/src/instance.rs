@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::call::{Call, CallError, Outcome};
 use crate::config::EngineConfig;
 use crate::conversation::{Conversation, ConversationError, unexpected};
-use crate::handler::Handler;
+use crate::lambda;
 use crate::pages::Pages;
 use crate::relay::Relay;
 use crate::secrets::SecretEnvironment;
@@ -78,13 +78,13 @@ impl LoadedInstance {
     /// what it imports; `pages`: those of the zygote that it was forked from.
     pub(crate) fn open(
         mut sandbox: Box<dyn Instance>,
-        handler: &Handler,
+        call: &Call,
         secrets: SecretEnvironment,
         observe: bool,
         pages: Option<Arc<Pages>>,
         config: &EngineConfig,
     ) -> io::Result<Self> {
-        let mut load = load(handler, observe, config.pool_threads);
+        let mut load = load(call, observe, config.pool_threads);
         for (name, mut value) in secrets {
             // Moved, not copied.
             load.environment.insert(name, std::mem::take(&mut *value));
@@ -98,7 +98,7 @@ impl LoadedInstance {
         let talk = Box::new(talk?);
         let pausable = Arc::new(PausableSandbox {
             sandbox,
-            limit_bytes: handler.limits.charged_bytes(),
+            limit_bytes: call.handler.limits.charged_bytes(),
             run_state: Mutex::new(RunState::Busy),
         });
         Ok(Self { talk, pausable, seen: None, pages, made_in_ms: 0.0 })
@@ -162,6 +162,7 @@ impl LoadedInstance {
             id: call.id.to_string(),
             remaining_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
             content_type: call.content_type.clone(),
+            lambda: call.lambda.clone().filter(|_| call.handler.lambda.is_some()),
         };
         if let Err(broken) = self.talk.send(&invoke, &call.body) {
             return Err(self.explain(broken).await);
@@ -227,6 +228,11 @@ impl LoadedInstance {
         }
     }
 
+    /// Bytes that it costs; its limit where the host cannot tell.
+    pub(crate) fn weigh(&self) -> u64 {
+        self.pausable.weigh()
+    }
+
     /// From now on it may be paused.
     pub(crate) fn rest(&self) -> Arc<PausableSandbox> {
         self.pausable.set(RunState::Idle);
@@ -278,13 +284,17 @@ fn modules(names: &[u8]) -> Vec<String> {
     names.filter(plausible).take(MAX_MODULES).map(str::to_owned).collect()
 }
 
-fn load(handler: &Handler, observe: bool, threads: u32) -> Load {
+fn load(call: &Call, observe: bool, threads: u32) -> Load {
+    let handler = &*call.handler;
     Load {
         module: handler.module.clone(),
         function: handler.function.clone(),
         convention: handler.convention,
         name: handler.name.clone(),
-        version: handler.id.to_string(),
+        version: match handler.lambda {
+            Some(_) => lambda::version(call).to_owned(),
+            None => handler.id.to_string(),
+        },
         memory_mb: handler.limits.memory_bytes >> 20,
         environment: handler.environment.clone(),
         binary: handler.binary,
@@ -292,5 +302,6 @@ fn load(handler: &Handler, observe: bool, threads: u32) -> Load {
         threads: threads.min(handler.limits.pids / POOL_PART).max(1),
         observe,
         entries: handler.entries.clone(),
+        lambda: handler.lambda.clone(),
     }
 }

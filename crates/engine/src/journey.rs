@@ -1,6 +1,7 @@
 //! What a call has been through: its stages, and where its sandbox came from.
 
 use std::future::Future;
+use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::{Instrument, Span, debug_span};
@@ -13,6 +14,10 @@ use crate::fault;
 pub(crate) struct Journey {
     pub(crate) start: Option<Start>,
     pub(crate) stages: Stages,
+    /// Bytes that its instance cost when the call ended; only of a function that is told so.
+    pub(crate) memory: u64,
+    /// The end of what it wrote into the log, if that was asked for.
+    pub(crate) tail: Vec<u8>,
 }
 
 impl Journey {
@@ -25,11 +30,15 @@ impl Journey {
         output
     }
 
-    /// Milliseconds that making and loading its sandbox took.
-    pub(crate) fn made_in_ms(&self) -> f64 {
-        let making = |stage: &Stage| matches!(stage, Stage::Fork | Stage::Load);
-        let spent = self.stages.0.iter().filter(|(stage, _)| making(stage));
-        spent.map(|(_, took)| took.as_secs_f64() * 1e3).sum()
+    /// How long a stage took, that the call passed.
+    pub(crate) fn took(&self, stage: Stage) -> Option<Duration> {
+        self.stages.0.iter().find(|(name, _)| *name == stage).map(|(_, took)| *took)
+    }
+
+    /// Milliseconds that making and loading its sandbox took; none: none was made.
+    pub(crate) fn made_in_ms(&self) -> Option<f64> {
+        let spent = [Stage::Fork, Stage::Load].into_iter().filter_map(|stage| self.took(stage));
+        spent.map(|took| took.as_secs_f64() * 1e3).reduce(|fork, load| fork + load)
     }
 
     /// Tells the metrics how the call went.

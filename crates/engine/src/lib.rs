@@ -44,6 +44,7 @@ mod handler_cache;
 mod import_cache;
 mod instance;
 mod journey;
+mod lambda;
 mod output;
 mod package;
 mod pages;
@@ -63,6 +64,7 @@ pub use distribution::Distribution;
 pub use engine::Engine;
 pub use function::VersionId;
 pub use handler::Handler;
+pub use lambda::LambdaFailure;
 
 pub use import_cache::{ImportCache, ImportTime, Pick};
 pub use output::{LogLine, LogSink};

@@ -27,7 +27,12 @@ pub(crate) struct Relay {
     dropped: u64,
     /// Messages that are still read of its guest.
     messages: u64,
+    /// The end of what was passed on, if that is wanted.
+    tail: Option<Vec<u8>>,
 }
+
+/// Bytes of a call's output that its caller may get.
+const TAIL: usize = 4096;
 
 impl Relay {
     pub(crate) fn new(
@@ -36,7 +41,29 @@ impl Relay {
         invocation: InvocationId,
         (bytes, messages): (usize, u64),
     ) -> Self {
-        Self { sink, handler, invocation, left: bytes, dropped: 0, messages }
+        let tail = None;
+        Self { sink, handler, invocation, left: bytes, dropped: 0, messages, tail }
+    }
+
+    /// The same, which keeps the end of what is passed on.
+    pub(crate) fn keeping_tail(mut self, keeps: bool) -> Self {
+        self.tail = keeps.then(Vec::new);
+        self
+    }
+
+    /// The last [`TAIL`] bytes that were passed on; none, if they were not kept.
+    pub(crate) fn take_tail(&mut self) -> Vec<u8> {
+        self.tail.take().unwrap_or_default()
+    }
+
+    /// Writes words of the worker's own, which count for nothing.
+    pub(crate) fn tell(&mut self, text: String) {
+        if let Some(tail) = &mut self.tail
+            && tail.last().is_some_and(|byte| *byte != b'\n')
+        {
+            tail.push(b'\n');
+        }
+        self.write(self.invocation.to_string(), LogStream::Worker, text.into());
     }
 
     /// Counts a message of the guest's. False: it is one more than are read for a call.
@@ -84,7 +111,11 @@ impl Relay {
         piece
     }
 
-    fn write(&self, invocation: String, stream: LogStream, text: Bytes) {
+    fn write(&mut self, invocation: String, stream: LogStream, text: Bytes) {
+        if let Some(tail) = &mut self.tail {
+            tail.extend_from_slice(&text[text.len().saturating_sub(TAIL)..]);
+            tail.drain(..tail.len().saturating_sub(TAIL));
+        }
         self.sink.write(LogLine { handler: Arc::clone(&self.handler), invocation, stream, text });
     }
 }

@@ -15,6 +15,7 @@
 mod cpu;
 mod kind;
 mod label;
+mod lambda;
 mod limits;
 mod manifest;
 mod name;
@@ -28,6 +29,7 @@ mod whole_name;
 pub use cpu::{Cpu, CpuBounds, NoProcessors, Processors};
 pub use kind::{Kind, Reset};
 pub use label::{DEFAULT_TENANT, Label, LabelError};
+pub use lambda::{Lambda, LogLevel};
 pub use limits::Limits;
 pub use manifest::{Convention, Manifest};
 pub use name::{FunctionName, MAX_NAME, NameError};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Destination, Kind, Limits, Network, Reset, Told};
+use crate::{Destination, Kind, Lambda, Limits, Network, Reset, Told};
 
 /// How a handler is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -64,6 +64,9 @@ pub struct Manifest {
     /// What AWS Lambda's API was told of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<Box<Told>>,
+    /// Of a function that is called as AWS Lambda's runtime calls it: what it expects of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lambda: Option<Lambda>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]

@@ -7,10 +7,6 @@ use serde::{Deserialize, Serialize};
 /// What the API was told of a version, beside what its manifest says.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Told {
-    /// `python3.12`.
-    pub runtime: String,
-    /// The handler as its author wrote it: `folder/module.function`.
-    pub handler: String,
     /// The ARN of a role. It is shown, and gives no rights.
     pub role: String,
     /// What its author says of it.

@@ -8,7 +8,8 @@ use microvm::linux::{Build, Options, Pause, Process, Template};
 use microvm::machine::Hypervisor;
 use microvm::memory::Scanner;
 use microvm::vfs::{Tree, TreeBuilder};
-use sandbox::wire::{Convention, Decoder, Load, Reply, Request};
+use sandbox::wire::{Convention, Decoder, Lambda, Load, Reply, Request};
+use std::sync::Arc;
 
 fn tree() -> (TreeBuilder, String) {
     let state = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("layers-for-microvm");
@@ -385,6 +386,10 @@ impl Talk {
     }
 
     fn load(&mut self) -> Vec<(Reply, String)> {
+        self.load_as(None)
+    }
+
+    fn load_as(&mut self, lambda: Option<Lambda>) -> Vec<(Reply, String)> {
         let load = Load {
             module: "handler".into(),
             function: "handler".into(),
@@ -396,6 +401,7 @@ impl Talk {
             binary: false,
             observe: false,
             entries: None,
+            lambda: lambda.map(Arc::new),
             threads: 1,
         };
         self.say(&Request::Load(load), "");
@@ -404,7 +410,7 @@ impl Talk {
 
     fn invoke(&mut self, id: &str, event: &str) -> Vec<(Reply, String)> {
         let (id, content_type) = (id.to_owned(), "application/json".to_owned());
-        self.say(&Request::Invoke { id, remaining_ms: 1000, content_type }, event);
+        self.say(&Request::Invoke { id, remaining_ms: 1000, content_type, lambda: None }, event);
         self.hear()
     }
 
@@ -488,6 +494,33 @@ fn clones_draw_different_numbers_and_see_nothing_of_each_other() {
     numbers.sort();
     numbers.dedup();
     assert_eq!(numbers.len(), count, "a number was drawn twice: {numbers:?}");
+}
+
+#[test]
+fn clones_of_a_function_that_expects_awss_runtime_have_log_streams_of_their_own() {
+    let Some(host) = kvm() else { return };
+    let source = "import os, sys, logging, time\ndef handler(event, context):\n    if event: sys.exit(event)\n    logging.warning('said')\n    return [context.log_stream_name, os.environ['AWS_LAMBDA_LOG_STREAM_NAME'], time.tzname[0]]\n";
+    let mut origin = Talk::start(&host, source);
+    let (handler, runtime) = ("handler.handler".to_owned(), "python3.12".to_owned());
+    let loaded = origin.load_as(Some(Lambda { handler, runtime, json_level: None }));
+    assert!(matches!(loaded.last(), Some((Reply::Loaded { .. }, _))), "{loaded:?}");
+    let template = Template::seal(origin.process).unwrap();
+    let streams = [0; 2].map(|_| {
+        let mut clone = Talk::with(template.spawn(&host).unwrap());
+        clone.say(&Request::Wake {}, "");
+        let said = clone.invoke("i", "0");
+        let [(Reply::Log { .. }, log), (Reply::Done { .. }, done)] = &said[..] else {
+            panic!("{said:?}")
+        };
+        assert!(log.starts_with("[WARNING]\t") && log.ends_with("\ti\tsaid\n"), "{log}");
+        let [stream, variable, zone]: [String; 3] = serde_json::from_str(done).unwrap();
+        assert_eq!((&stream, &*zone), (&variable, "UTC"));
+        let ended = clone.invoke("j", "3");
+        let [(Reply::Failed { failure, .. }, _)] = &ended[..] else { panic!("{ended:?}") };
+        assert_eq!(failure.message, "Runtime exited with error: exit status 3");
+        stream
+    });
+    assert_ne!(streams[0], streams[1]);
 }
 
 /// What a clone answers that loads the code of its own and is called twice; the numbers that it

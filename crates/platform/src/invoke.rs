@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use engine::{Call, CallError, Engine, Handler, Served, Stage, Stages, fault};
 use function::{Qualifier, VersionId, WholeName};
+use sandbox::wire::LambdaCall;
 use sandbox::{InvocationId, Layer};
 use serde::de::IgnoredAny;
 use thiserror::Error;
@@ -67,6 +68,10 @@ pub struct Event {
     pub content_type: Option<String>,
     /// The invocation's name.
     pub id: InvocationId,
+    /// What a function that expects AWS's runtime is told of the call; a native one is not.
+    pub lambda: Option<Arc<LambdaCall>>,
+    /// Whether the end of what the call writes into its log comes back with the result.
+    pub tail: bool,
 }
 
 /// Why a function was not called.
@@ -176,7 +181,7 @@ impl Invoker {
     /// When it was not called. What a called function did is in what is served.
     pub async fn call(&self, target: Target, event: Event) -> Result<Served, InvokeError> {
         let Target { name, handler, resolved, .. } = target;
-        let Event { body, content_type, id } = event;
+        let Event { body, content_type, id, lambda, tail } = event;
         let body = if handler.binary { body } else { without_mark(body) };
         let content_type = match handler.binary {
             true => content_type.unwrap_or_else(|| BYTES.to_owned()),
@@ -188,7 +193,7 @@ impl Invoker {
         let admitted = self.quotas.admit(&handler.tenant, bytes, Instant::now());
         let _part =
             admitted.map_err(|exhausted| InvokeError::Exhausted(name.clone(), exhausted))?;
-        let call = Call { handler: Arc::clone(&handler), body, content_type, id };
+        let call = Call { handler: Arc::clone(&handler), body, content_type, id, lambda, tail };
         let mut served = self.engine.serve(call.clone()).await;
         if let Some(lost) = self.lost(&served, &handler) {
             let made = self.remake(&name, &handler.id, lost.to_string()).await?;

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bundle::code::Bundle as Code;
-use bundle::manifest::{Declared, Overrides};
+use bundle::manifest::{Declared, Overrides, Runtime};
 use engine::Handler;
 use function::{VersionRecord, WholeName};
 use layers::{Patience, Silent, Store};
@@ -166,6 +166,7 @@ fn make_declared(files: &[(&str, &str)], python: &str) -> Result<Version, MakeEr
         concurrency: 10,
         environment: [("MODE".to_owned(), "fast".to_owned())].into(),
         told: None,
+        runtime: Some(Runtime { name: format!("python{python}"), json_level: None }),
     };
     make_of(Packing::Tar, &archive, SettingsFrom::Declared(Box::new(declared)))
 }
@@ -183,6 +184,7 @@ fn a_declared_version_is_made_of_any_code_and_made_again_without_reading_it() {
     ];
     let Version { record, handler, .. } = make_declared(&files, minor).unwrap();
     assert_eq!((&*handler.module, &*handler.function), ("pkg.web", "run"));
+    assert_eq!(handler.lambda.as_ref().unwrap().handler, "pkg/web.run");
     assert_eq!((&*record.python, &record.lock, &handler.packages), (minor, &None, &None));
     assert_eq!((handler.limits.memory_bytes, handler.timeout.as_secs()), (128 << 20, 3));
     assert_eq!((&*handler.environment["MODE"], &*handler.sets), ("fast", &["*".to_owned()][..]));

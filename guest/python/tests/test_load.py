@@ -373,7 +373,7 @@ def test_a_python_that_the_handler_starts_finds_what_the_handler_finds(loaded, t
         environment={"PYTHONPATH": f"{task}/vendored"},
     ).call()
     said = "as a module\n"
-    assert answer.value == [said, said, "", f"{packages}/bin:/usr/bin"]
+    assert answer.value == [said, said, "", f"{packages}/bin:/usr/bin:/opt/bin"]
 
 
 def test_pools_of_threads_get_their_number_unless_the_handlers_environment_says_one(loaded):

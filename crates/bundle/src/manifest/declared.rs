@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use function::Told;
+use function::{Lambda, LogLevel, Told};
 use layers::Interpreter;
 use layers::python::PythonRequest;
 use sandbox::wire::Convention;
@@ -41,6 +41,17 @@ pub struct Declared {
     pub environment: BTreeMap<String, String>,
     /// What the deploy's API shows of it again.
     pub told: Option<Box<Told>>,
+    /// AWS's runtime, when the function is called as that calls it; none: it is called as any other.
+    pub runtime: Option<Runtime>,
+}
+
+/// AWS's runtime of a function, and the form of its log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Runtime {
+    /// Its name, such as `python3.12`. The Python that runs may be another.
+    pub name: String,
+    /// Whether its log is of JSON objects, and from which level on; none: it is text.
+    pub json_level: Option<LogLevel>,
 }
 
 impl Declared {
@@ -114,6 +125,11 @@ impl Declared {
             binary: false,
             declared: true,
             told: self.told.clone(),
+            lambda: self.runtime.as_ref().map(|runtime| Lambda {
+                handler: self.handler.clone(),
+                runtime: runtime.name.clone(),
+                json_level: runtime.json_level,
+            }),
         };
         let warnings = self.environment.keys().filter_map(|name| variables::idle(name)).collect();
         // Of use only beside packages from elsewhere.
@@ -139,6 +155,7 @@ mod tests {
             concurrency: 10,
             environment: BTreeMap::new(),
             told: None,
+            runtime: None,
         }
     }
 

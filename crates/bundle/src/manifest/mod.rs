@@ -40,7 +40,7 @@ use packages::requirements::RequirementError;
 use sandbox::{Kind, Reset};
 use thiserror::Error;
 
-pub use declared::Declared;
+pub use declared::{Declared, Runtime};
 pub use function::Manifest;
 pub use settings::Settings;
 use settings::TABLE_BYTES;

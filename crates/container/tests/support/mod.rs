@@ -7,7 +7,7 @@ pub(crate) mod host;
 pub(crate) mod services;
 
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bundle::code;
@@ -17,7 +17,7 @@ use container::{
 };
 use egress::Rules;
 use layers::{Silent, Store, base, guest, python};
-use sandbox::wire::{Convention, Decoder, Load, Reply, Request};
+use sandbox::wire::{Convention, Decoder, Lambda, Load, Reply, Request};
 use sandbox::{
     CpuBounds, Instance, InstanceSpec, Kind, Layer, Limits, Network, PythonSpec, Reset, ZygoteSpec,
 };
@@ -362,18 +362,23 @@ pub(crate) struct Conversation {
 
 impl Conversation {
     pub(crate) async fn load(instance: &mut dyn Instance) -> Self {
+        Self::load_as(instance, None).await
+    }
+
+    /// Of a function that expects AWS's runtime, what it expects of that.
+    pub(crate) async fn load_as(instance: &mut dyn Instance, lambda: Option<Lambda>) -> Self {
         let stream = std::os::unix::net::UnixStream::from(instance.connect().unwrap());
         let stream = UnixStream::from_std(stream).unwrap();
         let written = instance.output().map(|pipe| pipe::Receiver::from_owned_fd(pipe).unwrap());
         let decoder = Decoder::new(64 << 20);
         let mut talk = Self { stream, decoder, written, output: String::new() };
-        match talk.load_again().await {
+        match talk.load_again(lambda).await {
             Some((Reply::Loaded { .. }, _)) => talk,
             other => panic!("not loaded: {other:?}"),
         }
     }
 
-    pub(crate) async fn load_again(&mut self) -> Option<(Reply, Vec<u8>)> {
+    pub(crate) async fn load_again(&mut self, lambda: Option<Lambda>) -> Option<(Reply, Vec<u8>)> {
         let load = Request::Load(Load {
             module: "handler".into(),
             function: "handler".into(),
@@ -386,6 +391,7 @@ impl Conversation {
             threads: 2,
             observe: false,
             entries: None,
+            lambda: lambda.map(Arc::new),
         });
         self.send(&load, b"").await;
         self.reply().await
@@ -437,6 +443,7 @@ impl Conversation {
             id: "i".into(),
             remaining_ms: 60_000,
             content_type: "application/json".into(),
+            lambda: None,
         };
         self.send(&invoke, event.as_bytes()).await;
         match self.reply().await? {

@@ -21,6 +21,9 @@ use crate::request::{Act, body, guard};
 /// Where clients put the token of temporary credentials (AWS Signature Version 4).
 const SECURITY_TOKEN: &str = "x-amz-security-token";
 
+/// Names the trace that a request is part of (X-Ray).
+const TRACE_ID: &str = "x-amzn-trace-id";
+
 /// The largest body of an operation that takes no code.
 const SMALL_BODY: u64 = 1 << 20;
 
@@ -64,6 +67,7 @@ pub(super) async fn answer(
             held,
             budgets: api.budgets.clone(),
             id: id.clone(),
+            trace_id: header(TRACE_ID).map(str::to_owned),
             act: act.clone(),
         };
         (row.run)(call).await

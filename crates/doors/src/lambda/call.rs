@@ -35,6 +35,8 @@ pub(super) struct Call {
     /// What it may take.
     pub(super) budgets: Budgets,
     pub(super) id: InvocationId,
+    /// Names the trace that it is part of, as its client says.
+    pub(super) trace_id: Option<String>,
     /// The audit line, where it changes something.
     pub(super) act: Option<Arc<Act>>,
 }

@@ -79,7 +79,7 @@ pub(super) fn of(call: &Call, function: &Function, shown: Shown<'_>) -> Function
     };
     let has_state = matches!(shown, Shown::Asked(_) | Shown::Published | Shown::Created);
     let environment = environment::of_user(&manifest.environment);
-    let told = manifest.told.as_deref();
+    let (told, lambda) = (manifest.told.as_deref(), manifest.lambda.as_ref());
     let kept = |member: &str, usual: Value| {
         let kept =
             told.and_then(|told| serde_json::from_str(told.without_effect.get(member)?).ok());
@@ -92,15 +92,15 @@ pub(super) fn of(call: &Call, function: &Function, shown: Shown<'_>) -> Function
     let arn = call.arn(function.name(), asked.as_deref());
     FunctionConfiguration {
         function_name: function.name().to_owned(),
-        runtime: told
-            .map_or_else(|| format!("python{}", record.python), |told| told.runtime.clone()),
+        runtime: lambda
+            .map_or_else(|| format!("python{}", record.python), |lambda| lambda.runtime.clone()),
         role: told.map_or_else(
             || format!("arn:aws:iam::{}:role/lambswool", call.place.account),
             |told| told.role.clone(),
         ),
-        handler: told.map_or_else(
+        handler: lambda.map_or_else(
             || format!("{}.{}", manifest.module, manifest.function),
-            |told| told.handler.clone(),
+            |lambda| lambda.handler.clone(),
         ),
         code_size: code_bytes(function),
         description: description

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bundle::manifest::Declared;
-use function::{Kind, Limits, Manifest, Network, Reset, Told};
+use bundle::manifest::{Declared, Runtime};
+use function::{Kind, Limits, LogLevel, Manifest, Network, Reset, Told};
 use lambda_api::Fault;
 use platform::access::{Permit, to};
 use platform::deploy::progress::Silent;
@@ -121,7 +121,7 @@ pub(super) async fn create(mut call: Call) -> Result<Answer, Fault> {
     let handler = configuration.handler.clone().ok_or_else(|| lacking("Handler"))?;
     let role = configuration.role.clone().unwrap_or_default();
     let archive = asked.code.archive(&call).await?;
-    let told = Told { runtime, handler, role, ..Told::default() };
+    let told = Told { role, ..Told::default() };
     let limits = Limits {
         memory_bytes: MEMORY_MIB << 20,
         scratch_bytes: SCRATCH_MIB << 20,
@@ -130,7 +130,7 @@ pub(super) async fn create(mut call: Call) -> Result<Answer, Fault> {
         ..Limits::default()
     };
     let declared = Declared {
-        handler: String::new(),
+        handler,
         python: String::new(),
         kind: Kind::Container,
         reset: Reset::Never,
@@ -141,6 +141,7 @@ pub(super) async fn create(mut call: Call) -> Result<Answer, Fault> {
         concurrency: CONCURRENCY,
         environment: BTreeMap::new(),
         told: Some(Box::new(told)),
+        runtime: Some(Runtime { name: runtime, json_level: None }),
     };
     let declared = configuration.over(&call, declared)?.of_archive(&archive).revised()?;
     let made = put(&call, permit, declared, archive.into_files(), Over::Nothing).await;
@@ -233,10 +234,11 @@ impl Configuration {
             }
         }
         told.role = self.role.unwrap_or(told.role);
-        told.handler = self.handler.unwrap_or(told.handler);
-        told.runtime = self.runtime.unwrap_or(told.runtime);
         told.description = self.description.unwrap_or(told.description);
-        let python = python(&told.runtime)?;
+        let before = declared.runtime.map(|runtime| runtime.name);
+        let name = self.runtime.or(before).unwrap_or_default();
+        let python = python(&name)?;
+        let json_level = json_level(told.without_effect.get("LoggingConfig"));
         let environment = match self.environment {
             Some(environment) => environment.checked()?,
             None => environment::of_user(&declared.environment),
@@ -249,8 +251,9 @@ impl Configuration {
             ..declared.limits
         };
         Ok(Declared {
-            handler: told.handler.clone(),
+            handler: self.handler.unwrap_or(declared.handler),
             python,
+            runtime: Some(Runtime { name, json_level }),
             limits,
             timeout: self.timeout.map_or(declared.timeout, Duration::from_secs),
             environment: environment::complete(environment, &call.place),
@@ -298,14 +301,16 @@ fn current(call: &Call, named: &Named) -> Result<Arc<Function>, Fault> {
 fn before(function: &Function) -> Result<Declared, Fault> {
     let Manifest { kind, reset, limits, network, egress, timeout, concurrency, .. } =
         function.manifest();
-    let told = function.manifest().told.clone().ok_or_else(|| {
+    let refused = || {
         Fault::invalid_parameter_value(format!(
             "{} was deployed with `wool deploy`, and its files say what it is: deploy it that way again, or remove it first",
             function.name()
         ))
-    })?;
+    };
+    let (told, lambda) = (function.manifest().told.clone(), function.manifest().lambda.clone());
+    let (told, lambda) = told.zip(lambda).ok_or_else(refused)?;
     Ok(Declared {
-        handler: told.handler.clone(),
+        handler: lambda.handler,
         python: function.current().record.python.clone(),
         kind: *kind,
         reset: *reset,
@@ -316,6 +321,7 @@ fn before(function: &Function) -> Result<Declared, Fault> {
         concurrency: *concurrency,
         environment: function.manifest().environment.clone(),
         told: Some(told),
+        runtime: Some(Runtime { name: lambda.runtime, json_level: lambda.json_level }),
     })
 }
 
@@ -396,6 +402,15 @@ fn check_architecture(asked: Option<&[String]>) -> Result<(), Fault> {
         }
         _ => Ok(()),
     }
+}
+
+/// From which level on the log is of JSON objects, by the text of `LoggingConfig`; none: it is text.
+fn json_level(logging: Option<&String>) -> Option<LogLevel> {
+    let logging: Value = serde_json::from_str(logging?).ok()?;
+    let is_json = logging.get("LogFormat").and_then(Value::as_str) == Some("JSON");
+    let level = logging.get("ApplicationLogLevel").cloned();
+    let level = level.and_then(|level| serde_json::from_value(level).ok());
+    is_json.then(|| level.unwrap_or_default())
 }
 
 /// The Python of a runtime: `3.12` of `python3.12`.

@@ -107,7 +107,8 @@ pub(super) async fn run(
     let held = counted.is_none().then(|| budgets.run.hold(permit.tenant().as_str()));
     let (body, _held) = body::collect(&headers, body, allowed, held).await?;
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let event = Event { body, content_type: content_type.map(str::to_owned), id: id.clone() };
+    let content_type = content_type.map(str::to_owned);
+    let event = Event { body, content_type, id: id.clone(), lambda: None, tail: false };
     let served = app.invoker.call(target, event).await?;
     fault::point("reply").await;
     let mut response = respond(served, &id);

@@ -230,6 +230,7 @@ fn handler(number: usize, function: &Function) -> Handler {
         egress: [].into(),
         timeout: Duration::from_secs(30),
         concurrency: 1,
+        lambda: None,
     }
 }
 

@@ -129,12 +129,16 @@ impl Engine {
             }
         };
         journey.publish(&result);
-        Served { result, start: journey.start, stages: journey.stages }
+        let Journey { start, stages, tail, .. } = journey;
+        Served { result, start, stages, tail }
     }
 
     /// Writes into a function's log that a call of it failed, and how, if the function did it. Counts
-    /// as output of another call would.
+    /// as output of another call would. Of a call as AWS's, the log has it already.
     pub fn log_failure(&self, call: &Call, error: &CallError) {
+        if call.handler.lambda.is_some() {
+            return;
+        }
         let Some(text) = error.log_text() else { return };
         let (logs, handler) = (Arc::clone(&self.logs), Arc::clone(&call.handler));
         let allowed = (self.config.log_bytes, 0);

@@ -24,6 +24,7 @@ use crate::handler::Handler;
 use crate::import_cache::{CachedZygote, ImportTime, Pick};
 use crate::instance::LoadedInstance;
 use crate::journey::{Journey, looked};
+use crate::lambda::{self, EXIT_ERROR};
 use crate::relay::Relay;
 use crate::scheduler::{Grant, Lease};
 
@@ -39,11 +40,34 @@ impl Engine {
     ) -> Result<Outcome, CallError> {
         let (logs, handler) = (Arc::clone(&self.logs), Arc::clone(&call.handler));
         let allowed = (self.config.log_bytes, self.config.messages);
-        let mut relay = Relay::new(logs, handler, call.id.clone(), allowed);
-        let (mut lease, deadline, watched) = self.lease(&call.handler, &mut relay, journey).await?;
+        let mut relay = Relay::new(logs, handler, call.id.clone(), allowed).keeping_tail(call.tail);
+        let leased = self.lease(call, &mut relay, journey).await;
+        let is_told = lambda::begin(call, leased.as_ref().err(), &mut relay);
+        let result = match leased {
+            Ok(leased) => self.answer(call, leased, &mut relay, journey).await,
+            Err(error) => Err(error),
+        };
+        if is_told {
+            lambda::end(call, &result, journey, &mut relay);
+        }
+        journey.tail = relay.take_tail();
+        result
+    }
+
+    /// Calls the instance, and keeps it or destroys it.
+    async fn answer(
+        &self,
+        call: &Call,
+        (mut lease, deadline, watched): (Lease, Instant, Option<Pick>),
+        relay: &mut Relay,
+        journey: &mut Journey,
+    ) -> Result<Outcome, CallError> {
         let begun = Instant::now();
-        let result =
-            journey.stage(Stage::Call, lease.instance.call(call, &mut relay, deadline)).await;
+        let result = journey.stage(Stage::Call, lease.instance.call(call, relay, deadline)).await;
+        let is_lambda = call.handler.lambda.is_some();
+        if is_lambda {
+            journey.memory = lease.instance.weigh();
+        }
         if let (Some(pick), Some(modules)) = (watched, lease.instance.seen()) {
             let took = ImportTime::Call(begun.elapsed().as_secs_f64() * 1e3);
             self.imports.learn(&call.handler, &pick, modules, took);
@@ -52,7 +76,10 @@ impl Engine {
             Ok(_) => true,
             // What filled its memory it may hold for good: the calls that follow would find none
             // either.
-            Err(CallError::Raised(failure)) => !failure.is_of_memory(),
+            Err(CallError::Raised(failure)) => {
+                let ends = is_lambda && failure.error_type == EXIT_ERROR;
+                !ends && !failure.is_of_memory()
+            }
             Err(_) => false,
         };
         if is_of_use {
@@ -67,10 +94,11 @@ impl Engine {
     /// say what its first call imports, where it came from.
     async fn lease(
         &self,
-        handler: &Handler,
+        call: &Call,
         relay: &mut Relay,
         journey: &mut Journey,
     ) -> Result<(Lease, Instant, Option<Pick>), CallError> {
+        let handler = &*call.handler;
         loop {
             let (seat, permit) =
                 match journey.stage(Stage::Admit, self.scheduler.admit(handler)).await? {
@@ -94,8 +122,7 @@ impl Engine {
             // Not before it has its seat: see `SecretStore`.
             let secrets = self.secrets.read(handler).map_err(CallError::NoSecrets)?;
             let (observe, pages) = (pick.observe, pick.pages());
-            let opened =
-                LoadedInstance::open(sandbox, handler, secrets, observe, pages, &self.config);
+            let opened = LoadedInstance::open(sandbox, call, secrets, observe, pages, &self.config);
             let instance = opened.map_err(|error| {
                 CallError::NoSandbox(ProviderError::step("open the channel")(error))
             })?;
@@ -108,7 +135,7 @@ impl Engine {
             // Its own word does not count what this machine's load makes it wait, and is no more
             // than what it took.
             let milliseconds = said.min(begun.elapsed().as_secs_f64() * 1e3);
-            lease.instance.made_in_ms = journey.made_in_ms();
+            lease.instance.made_in_ms = journey.made_in_ms().unwrap_or_default();
             if let Some(modules) = lease.instance.seen() {
                 self.imports.learn(handler, &pick, modules, ImportTime::Load(milliseconds));
             }

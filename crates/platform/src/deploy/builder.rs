@@ -219,6 +219,7 @@ async fn converse(
         id: CALL.to_owned(),
         remaining_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
         content_type: "application/json".to_owned(),
+        lambda: None,
     };
     invoke.encode(body, &mut outgoing).map_err(io::Error::other)?;
     // Short enough for the channel to take it whole, whatever the other side does.
@@ -327,6 +328,7 @@ fn load() -> Load {
         binary: true,
         observe: false,
         entries: None,
+        lambda: None,
         threads: 1,
     }
 }

@@ -336,6 +336,7 @@ impl Layered {
             egress: manifest.egress.into(),
             timeout: manifest.timeout,
             concurrency: manifest.concurrency,
+            lambda: manifest.lambda.map(Arc::new),
         };
         Ok(Made { handler, warnings })
     }

@@ -623,6 +623,7 @@ pub(crate) mod tests {
                 binary: false,
                 declared: false,
                 told: None,
+                lambda: None,
             },
             lock: None,
         }

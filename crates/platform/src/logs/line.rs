@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use utoipa::ToSchema;
 
-/// The stream of lines in which the worker says how a call failed.
+/// The stream of lines in which the worker tells of a call.
 pub const WORKER: &str = "worker";
 
-/// One line that a function wrote, or that tells how a call of it failed.
+/// One line that a function wrote, or that tells of a call of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Entry {
     /// When the worker received it, RFC 3339 with milliseconds.
     pub time: String,
     /// During which invocation; `-` while the code was being imported.
     pub invocation: String,
-    /// `stdout`, `stderr`, or `worker` where the worker says how a call failed.
+    /// `stdout`, `stderr`, or `worker` where the worker tells of a call, such as how it failed.
     pub stream: String,
     /// The line, without its end.
     pub text: String,

@@ -15,6 +15,7 @@
 //! | `chatter:BYTES` | writes that much output *before* it reads its call |
 //! | `large:BYTES` | returns that much |
 //! | `raise` | raises |
+//! | `exits` | says that AWS's interpreter would have ended |
 //! | `exit:CODE` | exits |
 //! | `oom` | is killed for its memory |
 //! | `exit-after:MS` | returns, and exits later |
@@ -126,6 +127,7 @@ impl Guest {
             }
             match verb {
                 "raise" => self.say(&failed(&id, "ValueError"), b"").await?,
+                "exits" => self.say(&failed(&id, "Runtime.ExitError"), b"").await?,
                 "full" => self.say(&failed(&id, "numpy.MemoryError"), b"").await?,
                 "large" => self.say(&done, &vec![b'x'; number]).await?,
                 "garbage" => self.stream.write_all(&[0xff; 64]).await?,

@@ -59,6 +59,7 @@ fn load(module: &str) -> Request {
         threads: 2,
         observe: false,
         entries: None,
+        lambda: None,
     })
 }
 
@@ -101,6 +102,7 @@ fn a_guest_says_ready_loads_and_echoes_over_the_real_channel() {
             id: "i".to_owned(),
             remaining_ms: 1,
             content_type: "text/plain".to_owned(),
+            lambda: None,
         };
         send(&mut stream, &invoke, b"hello").await;
         let (reply, body) = next(&mut stream, &mut decoder).await.unwrap();

@@ -1,8 +1,9 @@
 //! Messages: the header of a frame, decoded.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use function::Convention;
+use function::{Convention, Lambda};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use zeroize::Zeroizing;
@@ -37,6 +38,27 @@ pub struct Load {
     /// The names in `/var/task`; none: the guest lists the directory itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entries: Option<Vec<String>>,
+    /// What a function expects that AWS's runtime calls; none: it is called as the convention says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lambda: Option<Arc<Lambda>>,
+}
+
+/// What AWS's runtime says to a function of one call.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LambdaCall {
+    /// `context.invoked_function_arn`, with the qualifier that the caller gave.
+    pub function_arn: String,
+    /// `context.function_version`: `$LATEST` or a version's number.
+    pub version: String,
+    /// JSON from which `context.client_context` is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_context: Option<String>,
+    /// `_X_AMZN_TRACE_ID` during the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
+    /// `context.tenant_id`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant_id: Option<String>,
 }
 
 /// From the worker to a guest.
@@ -54,6 +76,9 @@ pub enum Request {
         remaining_ms: u64,
         /// The body's content type.
         content_type: String,
+        /// What a function that was loaded with [`Load::lambda`] is told of the call.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lambda: Option<Arc<LambdaCall>>,
     },
     /// The guest is a clone, or was reset: its randomness must not repeat a sibling's. Sent before
     /// any other request; not answered.
@@ -68,7 +93,7 @@ pub enum LogStream {
     Stdout,
     /// Standard error, `sys.stderr`.
     Stderr,
-    /// None: the worker says how a call failed. No guest can send it.
+    /// None: the worker tells of a call, such as how it failed. No guest can send it.
     #[serde(skip)]
     Worker,
 }
@@ -76,11 +101,13 @@ pub enum LogStream {
 /// An exception that left the handler, or a module that could not be loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// The exception's class, with its module unless that is `builtins`.
+    /// The exception's class, with its module unless that is `builtins`. Of a function with
+    /// [`Load::lambda`], its bare name, or AWS's name of what went wrong.
     pub error_type: String,
     /// `str(exception)`
     pub message: String,
-    /// The user's own lines of the traceback, as Python formats them; the guest's are left out.
+    /// The user's own lines of the traceback, as Python formats them; the guest's are left out. Of
+    /// a function with [`Load::lambda`], a text for each frame: AWS's `stackTrace`.
     pub traceback: Vec<String>,
 }
 

@@ -20,7 +20,7 @@
 mod frame;
 mod message;
 
-pub use function::Convention;
+pub use function::{Convention, Lambda};
 
 pub use frame::{Decoder, Frame, FrameError, MAX_HEADER_BYTES, Prefix};
-pub use message::{Failure, Load, LogStream, MessageError, Reply, Request};
+pub use message::{Failure, LambdaCall, Load, LogStream, MessageError, Reply, Request};

@@ -43,6 +43,7 @@ fn record(tenant: &str, name: &str) -> VersionRecord {
             binary: true,
             declared: false,
             told: None,
+            lambda: None,
         },
         lock: Some(PackageLock {
             text: "six==1.17.0\n".to_owned(),

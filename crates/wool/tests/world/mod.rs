@@ -259,6 +259,7 @@ pub fn manifest(word: impl Fn(&str) -> Option<String>) -> Manifest {
         binary: word("binary").is_some(),
         declared: false,
         told: None,
+        lambda: None,
     }
 }
 
@@ -295,5 +296,6 @@ pub fn handler(record: &VersionRecord) -> Handler {
         egress: manifest.egress.into(),
         timeout: manifest.timeout,
         concurrency: manifest.concurrency,
+        lambda: None,
     }
 }

@@ -65,6 +65,36 @@ def dumps(value: object) -> bytes:
     return text.encode() if text.isascii() else text.encode("utf-8", "backslashreplace")
 
 
+def dumps_any(value: object, *, escapes: bool) -> bytes:
+    """JSON as AWS Lambda's runtime writes it: NaN and the infinities are said by their names,
+    numbers of `decimal` are numbers, and bytes are text. `escapes`: in ASCII."""
+    quote = _quote_in_ascii if escapes else _quote
+    try:
+        encode = _make_encoder({}, _refuse, quote, None, ": ", ", ", False, False, True)
+        text = "".join(encode(value, 0))
+    except TypeError:
+        # Once more, by a slower way.
+        def quote_text(text: str) -> str:
+            return str.__str__(text) if type(text) is _Number else quote(text)
+
+        encode = _make_encoder({}, _replace, quote_text, None, ": ", ", ", False, False, True)
+        text = "".join(encode(value, 0))
+    return text.encode() if text.isascii() else text.encode("utf-8", "backslashreplace")
+
+
+class _Number(str):
+    """The text of a number, which is written without quotes."""
+
+
+def _replace(value: object) -> object:
+    kind = type(value)
+    if kind.__name__ == "Decimal" and kind.__module__ == "decimal":
+        return _CONSTANTS["NaN"] if value.is_nan() else _Number(value)  # type: ignore
+    if isinstance(value, bytes):
+        return value.decode()
+    return _refuse(value)
+
+
 def header(value: dict) -> bytes:
     """`json.dumps`, in ASCII."""
     encode = _make_encoder({}, _refuse, _quote_in_ascii, None, ": ", ", ", False, False, False)

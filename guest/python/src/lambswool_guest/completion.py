@@ -26,6 +26,18 @@ def name_packages_in_site(site: "ModuleType", packages: str) -> None:
     site.getsitepackages = getsitepackages  # type: ignore[attr-defined]
 
 
+_root_handlers: list = []
+"""The one that is given to a root logger, once that is there."""
+
+
+def forget_root_handler(logging: "ModuleType") -> None:
+    """Takes back what `have_root_handler` has done."""
+    for ours in _root_handlers:
+        logging.getLogger().removeHandler(ours)
+        logging.basicConfig = getattr(logging.basicConfig, "__wrapped__", logging.basicConfig)  # type: ignore
+    _root_handlers.clear()
+
+
 def have_root_handler(logging: "ModuleType") -> None:
     root = logging.getLogger()
     format_of_ours = logging.Formatter("[%(levelname)s] %(message)s")
@@ -39,6 +51,7 @@ def have_root_handler(logging: "ModuleType") -> None:
     ours = LogHandler()
     ours.setFormatter(format_of_ours)
     root.addHandler(ours)
+    _root_handlers.append(ours)
     usual = logging.basicConfig
 
     def basicConfig(**settings: object) -> None:

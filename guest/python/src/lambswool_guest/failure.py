@@ -30,9 +30,9 @@ _TRACEBACK = vars(BaseException)["__traceback__"].__get__
 def describe(error: BaseException) -> dict[str, object]:
     """The fields of a `failed` message."""
     if type(error) is Refused:
-        said = _named(error.error_type, error.message)
+        said = named(error.error_type, error.message)
         return said | {"traceback": []}
-    name, message = _class(type(error)), _message(error)
+    name, message = _class(type(error)), message_of(error)
     try:
         lines = _traceback(error)
     except BaseException:
@@ -40,10 +40,18 @@ def describe(error: BaseException) -> dict[str, object]:
             lines = _traceback(error)
         except BaseException:
             lines = _plain_traceback(error, f"{name}: {message}" if message else name)
-    return _named(name, message) | {"traceback": _within(lines)}
+    return named(name, message) | {"traceback": within(lines)}
 
 
-def _named(error_type: str, message: str) -> dict[str, object]:
+def frames(error: BaseException) -> list[str]:
+    """The user's own frames of the traceback, as `traceback.format_list` has them."""
+    traceback = stdlib.module("traceback")
+    found = traceback.extract_tb(_TRACEBACK(error))
+    own = [(it.filename, it.lineno, it.name, it.line) for it in found if not is_ours(it.filename)]
+    return traceback.format_list(own)
+
+
+def named(error_type: str, message: str) -> dict[str, object]:
     return {"error_type": _cut(error_type, TYPE_BYTES), "message": _cut(message, MESSAGE_BYTES)}
 
 
@@ -58,7 +66,7 @@ def _class(kind: type[BaseException]) -> str:
     return f"{module}.{name}"
 
 
-def _message(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     try:
         return _text(error)
     except BaseException:
@@ -79,7 +87,7 @@ def _text(error: BaseException) -> str:
 def _traceback(error: BaseException) -> list[str]:
     traceback = stdlib.module("traceback")
     at = _TRACEBACK(error)
-    while at is not None and _is_ours(at.tb_frame.f_code.co_filename):
+    while at is not None and is_ours(at.tb_frame.f_code.co_filename):
         at = at.tb_next
     told = traceback.TracebackException(type(error), error, at, compact=True)
     _leave_out_ours(told, _CHAIN)
@@ -93,7 +101,7 @@ def _plain_traceback(error: BaseException, words: str) -> list[str]:
     at = _TRACEBACK(error)
     while at is not None:
         code = at.tb_frame.f_code
-        if not _is_ours(code.co_filename):
+        if not is_ours(code.co_filename):
             lines.append(f'  File "{code.co_filename}", line {at.tb_lineno}, in {code.co_name}')
         at = at.tb_next
     return [*lines, *words.split("\n")] if len(lines) > 1 else words.split("\n")
@@ -106,14 +114,14 @@ def _leave_out_ours(told: "TracebackException | None", depth: int) -> None:
     if depth == 0:
         told.__cause__ = told.__context__ = None
         return
-    told.stack[:] = [frame for frame in told.stack if not _is_ours(frame.filename)]
+    told.stack[:] = [frame for frame in told.stack if not is_ours(frame.filename)]
     _leave_out_ours(told.__cause__, depth - 1)
     _leave_out_ours(told.__context__, depth - 1)
     for member in getattr(told, "exceptions", None) or ():
         _leave_out_ours(member, depth - 1)
 
 
-def _is_ours(path: str) -> bool:
+def is_ours(path: str) -> bool:
     return path.startswith((_OURS, "<frozen importlib"))
 
 
@@ -130,7 +138,7 @@ def _cut(text: str, limit: int) -> str:
     return f"{kept}… ({len(text) - len(kept)} more characters)"
 
 
-def _within(lines: list[str]) -> list[str]:
+def within(lines: list[str]) -> list[str]:
     """All lines, or the first few and as many of the last as fit: the last call matters most."""
     lines = [_cut(line, LINE_BYTES) for line in lines]
     sizes = [codec.escaped_length(line) + 2 for line in lines]

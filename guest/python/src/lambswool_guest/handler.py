@@ -44,10 +44,11 @@ _YIELDS = {0x20: "a generator", 0x200: "an async generator"}
 class Refused(Exception):
     """The guest itself says no; there is no traceback to show."""
 
-    def __init__(self, error_type: str, message: str) -> None:
+    def __init__(self, error_type: str, message: str, trace: "list[str] | None" = None) -> None:
         super().__init__(message)
         self.error_type = error_type
         self.message = message
+        self.trace = trace or []
 
 
 class Handler:
@@ -56,7 +57,7 @@ class Handler:
     def __init__(self, load: dict, places: "Places") -> None:
         """Imports it. Raises whatever the import raises."""
         self._load = load
-        _enter(load, places)
+        enter(load, places)
         self._function = _find(_imported(load, places), load["function"])
         # What such a handler needs is imported where its calls will be: a machine that is put back
         # before each of them would import it each time.
@@ -66,11 +67,11 @@ class Handler:
     def call(self, invoke: dict, body: bytes) -> tuple[bytes, str]:
         """Calls it; the result's bytes and content type. Raises whatever the function raises."""
         binary = self._load["binary"]
-        event = body if binary else _event(body)
+        told = body if binary else event(body)
         if self._takes_context:
-            result = self._function(event, LambdaContext(self._load, invoke))
+            result = self._function(told, LambdaContext(self._load, invoke))
         else:
-            result = self._function(event)
+            result = self._function(told)
         if hasattr(type(result), "__await__") or _is_awaited(result):
             if self._loop is None:
                 self._loop = loop.Loop()
@@ -95,18 +96,24 @@ def _takes_context(function: "Callable[..., object]", convention: str) -> bool:
     """
     code = getattr(function, "__code__", None)
     takes_any = 0x04  # CO_VARARGS, Include/cpython/code.h
-    if type(function) is type(_enter) and not code.co_flags & takes_any:  # type: ignore[union-attr]
+    if type(function) is type(enter) and not code.co_flags & takes_any:  # type: ignore[union-attr]
         return code.co_argcount > 1  # type: ignore[union-attr]
     most = arity.positional(function)
     return convention != "open-lambda" if most is None else most > 1
 
 
-def _enter(load: dict, places: "Places") -> None:
-    """Makes this process the handler's: environment, directories, `sys`."""
+def enter(
+    load: dict, places: "Places", usual: "dict | None" = None, reserved: "dict | None" = None
+) -> None:
+    """Makes this process the handler's: environment, directories, `sys`. `usual` are variables that
+    the handler's own replace, `reserved` those that replace its own."""
     own = load["environment"]
     named = [entry for entry in own.get("PYTHONPATH", "").split(":") if entry]
     path = [places.task, *named, places.packages]
-    variables = places.variables() | own
+    variables = places.variables()
+    if usual:
+        variables |= usual
+    variables |= own
     variables |= {
         "PYTHONPATH": ":".join(path),
         "LAMBDA_TASK_ROOT": places.task,
@@ -115,8 +122,10 @@ def _enter(load: dict, places: "Places") -> None:
         "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(load["memory_mb"]),
         "_HANDLER": f"{load['module']}.{load['function']}",
     }
+    if reserved:
+        variables |= reserved
     for name, value in variables.items():
-        _set_variable(name, value)
+        set_variable(name, value)
     if threads := load.get("threads"):
         pools.restore(threads, own)
     if "TZ" in variables:
@@ -126,7 +135,7 @@ def _enter(load: dict, places: "Places") -> None:
     sys.argv[:] = [f"{places.task}/{load['module'].replace('.', '/')}.py"]
 
 
-def _set_variable(name: str, value: str) -> None:
+def set_variable(name: str, value: str) -> None:
     try:
         # `os.environ` is a view of this very dictionary, and takes nine calls to do the same.
         key, text = name.encode(), value.encode()
@@ -137,18 +146,15 @@ def _set_variable(name: str, value: str) -> None:
 
 
 def _imported(load: dict, places: "Places") -> object:
-    name, entries = load["module"], load.get("entries")
-    if entries is None:  # they are many
-        entries = listdir(places.task)
-    _set_aside(entries, places)
+    name, held = load["module"], entries(load, places)
     try:
-        if module.load(name, places.task, entries) is None:
+        if module.load(name, places.task, held) is None:
             __import__(name)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             raise Refused(
                 "Runtime.ImportModuleError",
-                f"no module {name!r} in the code: it holds {_listed(entries)}",
+                f"no module {name!r} in the code: it holds {_listed(held)}",
             ) from None
         raise
     imported = sys.modules[name]
@@ -159,6 +165,15 @@ def _imported(load: dict, places: "Places") -> object:
             f"the module name {name!r} is taken by {path}: rename the handler's file",
         )
     return imported
+
+
+def entries(load: dict, places: "Places") -> list[str]:
+    """What the code's directory holds. Modules of such names are set aside."""
+    found = load.get("entries")
+    if found is None:  # they are many
+        found = listdir(places.task)
+    _set_aside(found, places)
+    return found
 
 
 def _set_aside(entries: list[str], places: "Places") -> None:
@@ -231,7 +246,8 @@ def _listed(names: list[str]) -> str:
     return (", ".join(shown[:20]) or "nothing") + more
 
 
-def _event(body: bytes) -> object:
+def event(body: bytes) -> object:
+    """What a body says."""
     if not body:
         return {}
     try:

@@ -15,8 +15,8 @@ When `load` asks for it, `imports` goes before `loaded` and before the first cal
 handler imported from its packages.
 
 Whatever the handler does is answered: an exception of any kind, `sys.exit` among them, is a
-`failed` and the instance goes on. Only what ends the process (`os._exit`, a signal) is left to the
-worker, which then sees the channel close.
+`failed` and the instance goes on, unless AWS's runtime would end there (`aws`). Only what ends the
+process (`os._exit`, a signal) is left to the worker, which then sees the channel close.
 
 A function's signal handlers, what it has set to trace or to profile it, and its threads may raise
 in the guest's own work, too, wherever a call returns. So a message is held until it is answered,
@@ -42,7 +42,7 @@ from _signal import SIG_BLOCK, SIG_SETMASK, pthread_sigmask
 from posix import _exit, getpid
 from sys import getrecursionlimit, setrecursionlimit
 
-from lambswool_guest import failure, interpreter, reseed, stdlib
+from lambswool_guest import aws, failure, interpreter, reseed, stdlib
 from lambswool_guest.handler import Handler
 from lambswool_guest.logs import Logs
 from lambswool_guest.places import Places
@@ -119,13 +119,15 @@ class Instance:
         self._logs = logs
         self._places = places
         self._pid = getpid()
-        self._handler: Handler | None = None
+        self._handler: Handler | aws.Function | None = None
+        # The load of a function that is called as AWS calls it.
+        self._aws: dict | None = None
         self._witness: Witness | None = None
         # The message that is being answered, whether the function's own code has begun with it,
         # what that came to, and what it imported.
         self._message: tuple[dict, bytes] | None = None
         self._running = False
-        self._outcome: Handler | tuple[bytes, str] | BaseException | None = None
+        self._outcome: Handler | aws.Function | tuple[bytes, str] | BaseException | None = None
         self._seen: bytes | None = None
         # What was raised, and how often since something was answered.
         self._raised: BaseException | None = None
@@ -183,13 +185,15 @@ class Instance:
             self._prepare(header)
             self._begin = _CLOCK[0]()
             self._running = True
-            self._outcome = self._handler = Handler(header, self._places)
+            kind = Handler if self._aws is None else aws.Function
+            self._outcome = self._handler = kind(header, self._places)
         elif self._handler is not None:
             self._logs.begin(header["id"])
             self._running = True
             self._outcome = self._handler.call(header, body)
 
     def _prepare(self, header: dict) -> None:
+        self._aws = header if "lambda" in header else None
         observe = header.get("observe")
         if not later:
             if observe:
@@ -211,7 +215,12 @@ class Instance:
             _end_of_fork(error, self._logs)
         header, body = message[0], b""
         if error is not None:
-            said = {"kind": "failed", "id": header.get("id", "")} | failure.describe(error)
+            invocation = header.get("id", "")
+            if self._aws is None:
+                told = failure.describe(error)
+            else:
+                told = aws.told(error, invocation, self._aws, self._logs)
+            said = {"kind": "failed", "id": invocation} | told
         elif isinstance(outcome, tuple):
             body, content_type = outcome
             said = {"kind": "done", "id": header["id"], "content_type": content_type}

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from lambswool_guest.places import Places
 
 
+steps: "dict[str, Callable[[ModuleType], None]]" = {}
+"""What completes a module, by its name."""
+
+
 def prepare(places: "Places") -> None:
     """Before any module that is not the interpreter's."""
     for name in ("exit", "quit"):
@@ -79,11 +83,11 @@ class Completion:
     """A finder of modules that completes some of the standard library's. It finds none itself."""
 
     def __init__(self, packages: str) -> None:
-        self._steps: dict[str, Callable[[ModuleType], None]] = {
-            "logging": lambda logging: completion.have_root_handler(logging),
-            "site": lambda site: completion.name_packages_in_site(site, packages),
-            "sysconfig": lambda sysconfig: completion.name_packages(sysconfig, packages),
-        }
+        steps.update(
+            logging=lambda logging: completion.have_root_handler(logging),
+            site=lambda site: completion.name_packages_in_site(site, packages),
+            sysconfig=lambda sysconfig: completion.name_packages(sysconfig, packages),
+        )
 
     def find_spec(
         self, name: str, path: object = None, target: object = None
@@ -92,7 +96,7 @@ class Completion:
         if name == "genericpath":
             # It and `os`, which every other interpreter has from its start, import each other.
             __import__("os")
-        step = self._steps.get(name)
+        step = steps.get(name)
         if step is None:
             return None
         for finder in sys.meta_path:

@@ -145,6 +145,10 @@ class Logs:
         """Words of the guest's own on the standard error."""
         self.write(self._stderr, text.encode("utf-8", "backslashreplace"))
 
+    def write_text(self, text: str) -> None:
+        """Words of the guest's own on the standard output."""
+        self.write(self._stdout, text.encode("utf-8", "backslashreplace"))
+
     def flush(self, buffer: LogBuffer) -> None:
         """Sends a stream's text as far as it has come."""
         with self.lock:

@@ -47,7 +47,7 @@ class Places:
         """What the environment says of them, for every handler: so that a package that looks there
         while a zygote imports it sees the same."""
         return {
-            "PATH": f"{self.packages}/bin:/usr/bin",
+            "PATH": f"{self.packages}/bin:/usr/bin:/opt/bin",
             "PYTHONPATH": f"{self.task}:{self.packages}",
             "LAMBDA_TASK_ROOT": self.task,
             "_X_AMZN_TRACE_ID": _NO_TRACE,

@@ -26,6 +26,21 @@ const OF_EACH: [&str; 4] = [
     "_HANDLER",
 ];
 
+/// Variables that the guest sets for functions that expect AWS's runtime, and for no others: no
+/// zygote has them, or has them so. `aws.py` sets them.
+const OF_LAMBDA: [&str; 10] = [
+    "AWS_EXECUTION_ENV",
+    "AWS_LAMBDA_INITIALIZATION_TYPE",
+    "AWS_LAMBDA_LOG_FORMAT",
+    "AWS_LAMBDA_LOG_GROUP_NAME",
+    "AWS_LAMBDA_LOG_LEVEL",
+    "AWS_LAMBDA_LOG_STREAM_NAME",
+    "LAMBDA_RUNTIME_DIR",
+    "LANG",
+    "LD_LIBRARY_PATH",
+    "TZ",
+];
+
 /// Longest prefix of a name that is distinguished.
 const PREFIX_BYTES: usize = 64;
 
@@ -71,7 +86,8 @@ pub(crate) fn set_by(handler: &Handler, secrets: &[String]) -> Set {
         return modules.chain([number(ANY)]).collect();
     }
     // A lookup of all variables has not asked for these in particular.
-    let of_each = OF_EACH.iter().flat_map(|name| names_of(name, 1));
+    let of_lambda: &[&str] = if handler.lambda.is_some() { &OF_LAMBDA } else { &[] };
+    let of_each = OF_EACH.iter().chain(of_lambda).flat_map(|name| names_of(name, 1));
     own().flat_map(|name| names_of(name, 0)).chain(of_each).chain(modules).collect()
 }
 
@@ -115,6 +131,9 @@ pub(crate) fn bounded(lookups: Set) -> Set {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use function::Lambda;
 
     use super::*;
     use crate::handler::tests::handler;
@@ -123,6 +142,26 @@ mod tests {
         let variables = names.iter().map(|name| (*name).to_owned()).collect();
         let variables = vec![("a".to_owned(), variables)];
         all_looked_up(&Imports { variables, ..Imports::default() })
+    }
+
+    #[test]
+    fn what_aws_sets_conflicts_with_imports_that_looked_it_up_and_with_no_others() {
+        let guest = include_str!("../../../../../guest/python/src/lambswool_guest/aws.py");
+        let lambda = Lambda {
+            handler: "main.handler".to_owned(),
+            runtime: "python3.12".to_owned(),
+            json_level: None,
+        };
+        let native = Handler { environment: BTreeMap::new(), ..handler() };
+        let aws = Handler { lambda: Some(Arc::new(lambda)), ..native.clone() };
+        let [native, aws] = [native, aws].map(|handler| set_by(&handler, &[]));
+        for name in OF_LAMBDA {
+            assert!(guest.contains(&format!("\"{name}\"")), "{name}");
+            assert!(aws.meets(&lookups(&[name])) && !native.meets(&lookups(&[name])), "{name}");
+        }
+        for name in ["PATH", "LAMBDA_TASK_ROOT", "_X_AMZN_TRACE_ID", "HOME", "*"] {
+            assert!(!aws.meets(&lookups(&[name])), "{name}");
+        }
     }
 
     #[test]
