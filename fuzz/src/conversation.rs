@@ -39,8 +39,14 @@ pub(crate) fn fuzz(bytes: &[u8]) {
         let engine = Engine::new(provider, config, Arc::clone(&lines) as Arc<dyn LogSink>);
         let id = "00000000-0000-4000-8000-000000000000".parse().expect("an invocation's id");
         let body = Bytes::from_static(b"{}");
-        let call =
-            Call { handler: Arc::new(handler()), body, content_type: "text/plain".to_owned(), id };
+        let call = Call {
+            handler: Arc::new(handler()),
+            body,
+            content_type: "text/plain".to_owned(),
+            id,
+            lambda: None,
+            tail: false,
+        };
         let served = engine.serve(call).await;
         if let Ok(outcome) = served.result {
             assert!(outcome.body.len() <= REPLY_BYTES);
@@ -142,6 +148,7 @@ impl LogSink for Lines {
 fn handler() -> Handler {
     let layer = |name: &str| name.parse().expect("a plain name");
     Handler {
+        lambda: None,
         id: VersionId(Arc::from("fuzzed")),
         name: "fuzzed".to_owned(),
         tenant: function::DEFAULT_TENANT.to_owned(),
