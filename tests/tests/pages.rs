@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
-use e2e::machine::{manifest_dir, programs};
+use e2e::machine::{self, manifest_dir, programs};
 use e2e::{Site, can_run, can_run_machines, eventually};
 
 /// Where a page says that a worker is.
@@ -51,6 +51,21 @@ fn the_commands_of_the_micro_vm_page_do_what_the_page_shows() {
 #[test]
 fn the_commands_of_the_operations_page_do_what_the_page_shows() {
     try_out("operations", Start::ByItself, Packages::None, 4);
+}
+
+#[test]
+fn the_commands_of_the_lambda_page_do_what_the_page_shows() {
+    if has_aws() {
+        try_out("lambda", Start::Before, Packages::None, 0);
+    } else {
+        machine::skip("awscli", "needs the AWS command line: `make test` puts it into .venv");
+    }
+}
+
+/// Whether there is the AWS command line.
+fn has_aws() -> bool {
+    let own = manifest_dir().join("../.venv/bin/aws").is_file();
+    own || Command::new("aws").arg("--version").output().is_ok_and(|it| it.status.success())
 }
 
 #[test]
@@ -184,7 +199,9 @@ fn shell(command: &str, site: &Site, directory: &Path) -> (ExitStatus, String) {
             None => shell.env_remove(name),
         };
     }
-    let path = format!("{}:{}", programs().display(), env::var("PATH").unwrap());
+    let tools = manifest_dir().join("../.venv/bin");
+    let own = env::var("PATH").unwrap();
+    let path = format!("{}:{own}:{}", programs().display(), tools.display());
     shell.env("PATH", path).env("STATE", site.state()).current_dir(directory);
     // A file: what stays in the background has it open when the command has ended.
     let said = site.own().join("said");
@@ -250,6 +267,10 @@ impl Block {
         for line in &self.lines {
             match (line.strip_prefix("$ "), commands.last_mut()) {
                 (Some(command), _) => commands.push((command.to_owned(), String::new())),
+                (None, Some((command, _))) if command.ends_with('\\') => {
+                    command.push('\n');
+                    command.push_str(line);
+                }
                 (None, Some((_, shown))) => {
                     shown.push_str(line);
                     shown.push('\n');

@@ -16,7 +16,8 @@ use std::fs::File;
 use std::io::Write;
 
 /// The names of what a machine may lack.
-const KNOWN: [&str; 18] = [
+const KNOWN: [&str; 19] = [
+    "awscli",
     "boto3",
     "cgroup",
     "cgroup-v1",

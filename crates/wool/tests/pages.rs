@@ -35,7 +35,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("DeleteFunction", "a version goes only when no alias points to it"),
     ("GetAccountSettings", "concurrency is the number of sandboxes that the worker may have"),
     ("GetFunction", "`Code.Location` is the worker, and no archive can be fetched there"),
-    ("Invoke", "`LogType=Tail` answers no log yet; a client that hangs up ends the call"),
+    ("Invoke", "a client that hangs up ends the call"),
     ("ListFunctions", "also functions that `wool deploy` made"),
     ("TagResource", "functions alone"),
     ("UpdateAlias", "points to a published version, not to `$LATEST`"),

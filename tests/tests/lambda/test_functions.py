@@ -136,15 +136,59 @@ def test_files_that_say_what_a_package_needs_are_code_alone():
 
 def test_code_that_cannot_run_is_made_and_fails_when_it_is_called():
     for source, kind in [
-        ("def handler(event, context:\n", "SyntaxError"),
-        ("import no_such_module\n", "no_such_module"),
-        ("x = 1\n", "handler"),
+        ("def handler(event, context:\n", "Runtime.UserCodeSyntaxError"),
+        ("import no_such_module\n", "Runtime.ImportModuleError"),
+        ("x = 1\n", "Runtime.HandlerNotFound"),
     ]:
         called = create(service, source)
         reply = service.invoke(FunctionName=called)
         assert (reply["StatusCode"], reply["FunctionError"]) == (200, "Unhandled")
         failure = json.loads(reply["Payload"].read())
-        assert kind in failure["errorType"] + failure["errorMessage"], failure
+        assert failure["errorType"] == kind, failure
+    called = create(service, "def handler(event, context): return {1, 2}\n")
+    reply = service.invoke(FunctionName=called)
+    assert json.loads(reply["Payload"].read())["errorType"] == "Runtime.MarshalError"
+
+
+def test_a_call_knows_how_it_was_made():
+    source = (
+        "import os\n"
+        "def handler(event, context):\n"
+        "    return {\n"
+        "        'arn': context.invoked_function_arn, 'version': context.function_version,\n"
+        "        'name': context.function_name, 'group': context.log_group_name,\n"
+        "        'custom': context.client_context.custom if context.client_context else None,\n"
+        "        'variable': os.environ['AWS_LAMBDA_FUNCTION_VERSION'],\n"
+        "    }\n"
+    )
+    called = create(service, source, Publish=True)
+    service.create_alias(FunctionName=called, Name="live", FunctionVersion="1")
+    context = base64.b64encode(b'{"custom": {"a": "b"}}').decode()
+    latest = {
+        "arn": ARN + called,
+        "version": "$LATEST",
+        "name": called,
+        "group": f"/aws/lambda/{called}",
+        "custom": {"a": "b"},
+        "variable": "$LATEST",
+    }
+    assert call(service, called, ClientContext=context) == latest
+    by_alias = call(service, called, Qualifier="live")
+    assert (by_alias["arn"], by_alias["version"]) == (f"{ARN}{called}:live", "1")
+    assert by_alias["custom"] is None
+
+
+def test_the_end_of_its_log_comes_with_a_call_that_asks_for_it():
+    source = "def handler(event, context):\n    print('x' * event)\n    print('the end')\n"
+    called = create(service, source)
+    assert "LogResult" not in service.invoke(FunctionName=called, Payload=b"1")
+    for length in (1, 9000):
+        reply = service.invoke(FunctionName=called, LogType="Tail", Payload=str(length).encode())
+        log = base64.b64decode(reply["LogResult"]).decode()
+        identity = reply["ResponseMetadata"]["RequestId"]
+        assert "the end" in log and f"END RequestId: {identity}" in log and len(log) <= 4096
+        assert f"REPORT RequestId: {identity}\tDuration: " in log and "Memory Size: 128 MB" in log
+    assert f"START RequestId: {identity} Version: $LATEST" in logged(called)
 
 
 def test_a_failure_is_told_as_the_service_tells_it():

@@ -15,7 +15,9 @@ impl From<ApiError> for Fault {
     fn from(error: ApiError) -> Self {
         let message = error.detail().message.clone();
         let fault = match (&*error.detail().r#type, error.status().as_u16()) {
-            ("unauthorized", _) => Self::unrecognized_client(message),
+            ("unauthorized", _) => Self::unrecognized_client(format!(
+                "{message}; clients of AWS take it as AWS_SESSION_TOKEN: `wool env` prints what they read"
+            )),
             ("body-too-large", _) => Self::request_entity_too_large(message),
             ("no-sandbox" | "no-secrets" | "stopping", _) => Self::resource_not_ready(message),
             (_, 404) => Self::resource_not_found(message),
