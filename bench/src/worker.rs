@@ -106,8 +106,12 @@ impl Worker {
 
     /// Calls one function with an event, and returns what it replied, too.
     pub(crate) async fn ask(&self, function: &str, event: &'static str) -> Result<(Shot, Bytes)> {
-        let path = format!("/run/{function}");
-        let sent = self.client.send(Method::POST, &path, "application/json", event).await?;
+        self.post(&format!("/run/{function}"), event).await
+    }
+
+    /// Calls what is at this path.
+    pub(crate) async fn post(&self, path: &str, event: &'static str) -> Result<(Shot, Bytes)> {
+        let sent = self.client.send(Method::POST, path, "application/json", event).await?;
         let answer = sent.good()?;
         let shot = Shot {
             first: answer.first,
@@ -136,6 +140,14 @@ impl Worker {
         let status = self.status().await?;
         let left = |value: &Value| value.as_u64().unwrap_or(0);
         Ok(left(&status["reaping"]) + left(&status["instances"]["busy"]) == 0)
+    }
+
+    /// AWS Lambda's name of the Python that its functions run on: `python3.12`.
+    pub(crate) async fn runtime(&self) -> Result<String> {
+        let path = format!("/2015-03-31/functions/{}/configuration", functions::name(0));
+        let answer = self.control.send(Method::GET, &path, "", "").await?.good()?;
+        let function: Value = serde_json::from_slice(&answer.body).context("it is no JSON")?;
+        Ok(function["Runtime"].as_str().context("it names no runtime")?.to_owned())
     }
 
     /// A client of the worker's Unix socket, for what is no call.

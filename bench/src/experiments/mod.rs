@@ -13,6 +13,7 @@ mod hyperfork_fig5;
 mod idle_density;
 mod import_targets;
 mod isolation;
+mod lambda_door;
 mod microvm_targets;
 mod policies;
 mod resumes;
@@ -109,6 +110,11 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
         figure: isolation::FIGURE,
         title: isolation::TITLE,
         measure: |stage| Box::pin(isolation::measure(stage)),
+    },
+    Experiment {
+        figure: lambda_door::FIGURE,
+        title: lambda_door::TITLE,
+        measure: |stage| Box::pin(lambda_door::measure(stage)),
     },
     Experiment {
         figure: microvm_targets::FIGURE,
