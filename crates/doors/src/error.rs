@@ -147,7 +147,9 @@ impl From<CallError> for ApiError {
             CallError::Busy { retry_after } => Self::busy(retry_after, message),
             CallError::Raised(failure) | CallError::NotLoaded(failure) => Self::failed(failure),
             CallError::Died(_) => Self::new(StatusCode::BAD_GATEWAY, "died", message),
-            CallError::BadAnswer(_) => Self::new(StatusCode::BAD_GATEWAY, "bad-answer", message),
+            CallError::BadAnswer(_) | CallError::TooLong { .. } => {
+                Self::new(StatusCode::BAD_GATEWAY, "bad-answer", message)
+            }
             CallError::TimedOut { .. } => {
                 Self::new(StatusCode::GATEWAY_TIMEOUT, "timed-out", message)
             }

@@ -179,9 +179,19 @@ pub enum CallError {
         /// The handler's timeout.
         limit: Duration,
     },
-    /// The handler's answer breaks the protocol, or is larger than allowed: 502.
+    /// The handler's answer breaks the protocol: 502.
     #[error("the handler's answer is not acceptable: {0}")]
     BadAnswer(String),
+    /// The handler's answer is larger than allowed: 502.
+    #[error(
+        "the handler's answer is not acceptable: it has {length} bytes, as they are sent, and at most {limit} are accepted: return less, or raise `reply_body` in the worker's configuration"
+    )]
+    TooLong {
+        /// Its bytes.
+        length: usize,
+        /// How many are accepted.
+        limit: usize,
+    },
     /// No sandbox could be made: 503.
     #[error("no sandbox could be made")]
     NoSandbox(#[source] ProviderError),
@@ -213,7 +223,7 @@ impl CallError {
                     text.push('\n');
                 }
             }
-            Self::Died(_) | Self::TimedOut { .. } | Self::BadAnswer(_) => {}
+            Self::Died(_) | Self::TimedOut { .. } | Self::BadAnswer(_) | Self::TooLong { .. } => {}
             Self::Busy { .. }
             | Self::NoSandbox(_)
             | Self::NoSecrets(_)

@@ -54,6 +54,13 @@ pub(crate) enum ConversationError {
     Closed,
     /// The guest said what it should not.
     Protocol(String),
+    /// Its answer has more bytes than are accepted.
+    TooLong {
+        /// Its bytes, as they are sent.
+        length: usize,
+        /// How many are accepted.
+        limit: usize,
+    },
 }
 
 impl Conversation {
@@ -211,10 +218,7 @@ impl Drop for Conversation {
 }
 
 fn too_long(length: usize, limit: usize) -> ConversationError {
-    ConversationError::Protocol(format!(
-        "it has {length} bytes, as they are sent, and at most {limit} are accepted: return less, or raise `reply_body` in \
-         the worker's configuration"
-    ))
+    ConversationError::TooLong { length, limit }
 }
 
 fn protocol(error: MessageError) -> ConversationError {

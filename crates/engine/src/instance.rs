@@ -203,10 +203,13 @@ impl LoadedInstance {
 
     /// Passes on what its guest can tell no more, when it is given up for this error.
     async fn hear_out(&mut self, error: Option<&CallError>, relay: &mut Relay, during: &str) {
-        let Some(CallError::TimedOut { .. } | CallError::Died(_) | CallError::BadAnswer(_)) = error
-        else {
+        let is_given_up = error.is_some_and(|error| {
+            use CallError::{BadAnswer, Died, TimedOut, TooLong};
+            matches!(error, TimedOut { .. } | Died(_) | BadAnswer(_) | TooLong { .. })
+        });
+        if !is_given_up {
             return;
-        };
+        }
         self.talk.hear_out(relay, during);
         let untold = self.pausable.sandbox.untold();
         if let Ok(Ok(said)) = tokio::time::timeout(LAST_OUTPUT_TIMEOUT, untold).await {
@@ -217,6 +220,7 @@ impl LoadedInstance {
     async fn explain(&self, broken: ConversationError) -> CallError {
         match broken {
             ConversationError::Protocol(what) => CallError::BadAnswer(what),
+            ConversationError::TooLong { length, limit } => CallError::TooLong { length, limit },
             ConversationError::Closed => {
                 match tokio::time::timeout(AUTOPSY_TIMEOUT, self.pausable.sandbox.autopsy()).await {
                     Ok(Ok(death)) => CallError::Died(death),

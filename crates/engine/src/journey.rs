@@ -81,7 +81,7 @@ fn outcome(result: &Result<Outcome, CallError>) -> &'static str {
         Err(CallError::NotLoaded(_)) => "not-loaded",
         Err(CallError::Died(_)) => "died",
         Err(CallError::TimedOut { .. }) => "timed-out",
-        Err(CallError::BadAnswer(_)) => "bad-answer",
+        Err(CallError::BadAnswer(_) | CallError::TooLong { .. }) => "bad-answer",
         Err(CallError::NoSandbox(_)) => "no-sandbox",
         Err(CallError::NoSecrets(_)) => "no-secrets",
         Err(CallError::Lost) => "lost",

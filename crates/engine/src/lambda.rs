@@ -60,6 +60,16 @@ impl CallError {
             Self::Died(death) => return Some(ended(EXIT_ERROR, &died(*death))),
             Self::TimedOut { limit } => return Some(ended("Sandbox.Timedout", &late(*limit))),
             Self::BadAnswer(what) => return Some(ended("Runtime.Unknown", what)),
+            Self::TooLong { limit, .. } => {
+                return Some(LambdaFailure {
+                    error_message: format!(
+                        "Response payload size exceeded maximum allowed payload size ({limit} bytes)."
+                    ),
+                    error_type: "Function.ResponseSizeTooLarge".to_owned(),
+                    request_id: None,
+                    stack_trace: None,
+                });
+            }
             Self::Busy { .. }
             | Self::NoSandbox(_)
             | Self::NoSecrets(_)

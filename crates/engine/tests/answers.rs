@@ -150,11 +150,14 @@ async fn an_answer_may_be_as_large_as_allowed_and_no_larger() {
     let (_, result) = outcome("large:100000", config.clone()).await;
     assert_eq!(result.unwrap().body.len(), 100_000);
     let (world, result) = outcome("large:100001", config).await;
-    assert!(matches!(result, Err(CallError::BadAnswer(_))));
+    assert!(matches!(result, Err(CallError::TooLong { .. })));
     world.until("it is gone", |census| census.instances == 0).await;
     // Shorter than a frame of output may be, which the decoder therefore lets pass.
     let config = EngineConfig { reply_bytes: 10, ..EngineConfig::default() };
-    assert!(matches!(outcome("large:11", config).await.1, Err(CallError::BadAnswer(_))));
+    assert!(matches!(
+        outcome("large:11", config).await.1,
+        Err(CallError::TooLong { limit: 10, .. })
+    ));
 }
 
 #[tokio::test]

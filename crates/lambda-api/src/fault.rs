@@ -22,6 +22,9 @@ const FRAMEWORK: [(&str, u16, &str); 9] = [
 /// No more of a stranger's text than this, in characters, is repeated in a message.
 const MAX_REPEATED: usize = 1000;
 
+/// No message is longer than this, in characters, whatever it repeats.
+const MAX_MESSAGE: usize = 8000;
+
 /// An error of the service, as a client is to see it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {message}")]
@@ -104,6 +107,7 @@ constructors! {
 
 impl Fault {
     fn of(code: &'static str, message: String) -> Self {
+        let message = shortened_to(MAX_MESSAGE, &message);
         let (status, text_key, sender) = match MODEL.errors.get(code) {
             Some(facts) => (facts.status, facts.text.as_str(), facts.sender),
             None => {
@@ -197,7 +201,11 @@ impl Fault {
 
 /// A stranger's text, as far as it is repeated.
 pub(crate) fn shortened(text: &str) -> String {
-    match text.char_indices().nth(MAX_REPEATED) {
+    shortened_to(MAX_REPEATED, text)
+}
+
+fn shortened_to(most: usize, text: &str) -> String {
+    match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
@@ -243,5 +251,6 @@ mod tests {
         let fault = Fault::unknown_operation("GET", &"ä".repeat(100_000));
         assert!(fault.message().len() < 3000, "{}", fault.message().len());
         assert!(fault.message().ends_with("ä…"));
+        assert!(Fault::service("x".repeat(1 << 20)).body().len() < 9000);
     }
 }

@@ -3,6 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use crate::bounded;
 use crate::model::{Kind, Location, MODEL, Member, Structure};
 use crate::typed::{from_text, typed, typed_structure};
 use crate::{Fault, Route, constraints};
@@ -114,7 +115,7 @@ fn json(body: &[u8]) -> Result<Value, Fault> {
     if body.is_empty() {
         return Ok(Value::Null);
     }
-    serde_json::from_slice(body).map_err(|error| {
+    bounded::value(body).map_err(|error| {
         Fault::serialization(format!("Could not parse request body into json: {error}"))
     })
 }

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arn;
+mod bounded;
 mod constraints;
 pub mod eventstream;
 mod fault;

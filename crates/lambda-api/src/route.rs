@@ -9,7 +9,7 @@ use crate::operation::Segment;
 use crate::{Fault, Operation};
 
 /// An operation, and what the path says.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Route {
     /// What is asked for.
     pub operation: &'static Operation,

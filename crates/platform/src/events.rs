@@ -13,16 +13,21 @@ use std::time::Duration;
 
 use engine::CallError;
 use function::Qualifier;
+use futures_util::FutureExt as _;
 use thiserror::Error;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::access::{Permit, to};
+use crate::access::{Permit, Tokens, to};
 use crate::invoke::{Event, InvokeError, Invoker};
 use crate::limits::shares::Shares;
+use crate::random;
 
 /// Events that wait or run, of all tenants together; each takes a few kilobytes beside its body.
 const MOST: u64 = 10_000;
+
+/// Bytes of their bodies, of all tenants together.
+const MOST_BYTES: u64 = 256 << 20;
 
 /// Before the second try and before the third, where the function failed.
 const AGAIN: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(120)];
@@ -37,7 +42,9 @@ const PATIENCE: Duration = Duration::from_secs(6 * 3600);
 #[derive(Debug)]
 pub struct Events {
     invoker: Arc<Invoker>,
+    tokens: Arc<Tokens>,
     waiting: Arc<Shares>,
+    bytes: Arc<Shares>,
     stop: CancellationToken,
 }
 
@@ -57,11 +64,40 @@ enum Tried {
     NoRoom,
 }
 
+/// When an event is tried again.
+#[derive(Debug)]
+struct Schedule {
+    again: std::array::IntoIter<Duration, 2>,
+    pause: Duration,
+    waited: Duration,
+}
+
+impl Schedule {
+    fn new() -> Self {
+        Self { again: AGAIN.into_iter(), pause: PAUSES.0, waited: Duration::ZERO }
+    }
+
+    /// How long to wait after such a try; none: there is no further one.
+    fn after(&mut self, tried: Tried) -> Option<Duration> {
+        match tried {
+            Tried::Done => None,
+            Tried::Failed => self.again.next(),
+            Tried::NoRoom => {
+                let wait = self.pause;
+                self.pause = (self.pause * 2).min(PAUSES.1);
+                self.waited += wait;
+                (self.waited <= PATIENCE).then_some(wait)
+            }
+        }
+    }
+}
+
 impl Events {
-    /// Events that an invoker's functions are called with.
+    /// Events that an invoker's functions are called with. An event of a token ends with it.
     #[must_use]
-    pub fn new(invoker: Arc<Invoker>) -> Self {
-        Self { invoker, waiting: Shares::new(MOST), stop: CancellationToken::new() }
+    pub fn new(invoker: Arc<Invoker>, tokens: Arc<Tokens>) -> Self {
+        let (waiting, bytes) = (Shares::new(MOST), Shares::new(MOST_BYTES));
+        Self { invoker, tokens, waiting, bytes, stop: CancellationToken::new() }
     }
 
     /// Takes no new event, and gives up those that wait. Calls that run go on.
@@ -69,7 +105,7 @@ impl Events {
         self.stop.cancel();
     }
 
-    /// Takes an event: it is run from now on. `kept` is dropped when nothing is left to do for it. Inside a tokio runtime.
+    /// Takes an event: it is run from now on. Inside a tokio runtime.
     ///
     /// # Errors
     /// When too many wait, or the worker stops.
@@ -78,41 +114,46 @@ impl Events {
         permit: Permit<to::Invoke>,
         qualifier: Qualifier,
         event: Event,
-        kept: impl Send + 'static,
     ) -> Result<(), Full> {
-        let share = self.waiting.try_take(permit.tenant().as_str(), 1).ok_or(Full)?;
+        let (tenant, bytes) = (permit.tenant().as_str(), event.body.len() as u64);
+        let share = self.waiting.try_take(tenant, 1).ok_or(Full)?;
+        let room = self.bytes.try_take(tenant, bytes.max(1)).ok_or(Full)?;
         if self.stop.is_cancelled() {
             return Err(Full);
         }
         let this = Arc::clone(self);
         tokio::spawn(async move {
-            this.run(&permit, &qualifier, &event).await;
-            drop((share, kept));
+            let why = this.run(&permit, &qualifier, &event).await;
+            if let Some(why) = why {
+                let (function, id) = (permit.function(), event.id.as_str());
+                tracing::warn!(%function, id, why, "an event was given up");
+            }
+            drop((share, room));
         });
         Ok(())
     }
 
-    async fn run(&self, permit: &Permit<to::Invoke>, qualifier: &Qualifier, event: &Event) {
-        let (mut again, mut pause) = (AGAIN.into_iter(), PAUSES.0);
-        let until = Instant::now() + PATIENCE;
+    /// Runs an event until nothing is left to do; says why it was given up, if it was.
+    async fn run(
+        &self,
+        permit: &Permit<to::Invoke>,
+        qualifier: &Qualifier,
+        event: &Event,
+    ) -> Option<&'static str> {
+        let mut schedule = Schedule::new();
         loop {
-            let wait = match self.attempt(permit, qualifier, event.clone()).await {
-                Tried::Done => return,
-                Tried::Failed => again.next(),
-                Tried::NoRoom => {
-                    let wait = pause;
-                    pause = (pause * 2).min(PAUSES.1);
-                    (Instant::now() + wait < until).then_some(wait)
-                }
-            };
-            let name = permit.function();
-            let Some(wait) = wait else {
-                tracing::warn!(function = %name, id = event.id.as_str(), "an event was given up");
-                return;
-            };
+            if permit.lapsed(&self.tokens).now_or_never().is_some() {
+                return Some("its token is gone");
+            }
+            let tried = self.attempt(permit, qualifier, event.clone()).await;
+            if tried == Tried::Done {
+                return None;
+            }
+            let Some(wait) = schedule.after(tried) else { return Some("it was tried long enough") };
+            // Many that found no room at once do not come back at once.
+            let wait = wait.mul_f64(0.75 + random::draw() / 2.0);
             if self.stop.run_until_cancelled(sleep(wait)).await.is_none() {
-                tracing::warn!(function = %name, id = event.id.as_str(), "the worker stops: an event is lost");
-                return;
+                return Some("the worker stops");
             }
         }
     }
@@ -155,7 +196,8 @@ fn tried(error: Option<&CallError>) -> Tried {
             | CallError::NotLoaded(_)
             | CallError::Died(_)
             | CallError::TimedOut { .. }
-            | CallError::BadAnswer(_),
+            | CallError::BadAnswer(_)
+            | CallError::TooLong { .. },
         ) => Tried::Failed,
         Some(
             CallError::Busy { .. }
@@ -164,5 +206,34 @@ fn tried(error: Option<&CallError>) -> Tried {
             | CallError::Lost
             | CallError::Stopping,
         ) => Tried::NoRoom,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_that_fails_is_tried_twice_more_and_one_without_room_for_six_hours() {
+        let mut schedule = Schedule::new();
+        let tries: Vec<Duration> = std::iter::from_fn(|| schedule.after(Tried::Failed)).collect();
+        assert_eq!(tries, AGAIN);
+        let mut schedule = Schedule::new();
+        let waits: Vec<u64> = std::iter::from_fn(|| schedule.after(Tried::NoRoom))
+            .map(|wait| wait.as_secs())
+            .collect();
+        assert_eq!(waits[..10], [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
+        let all: u64 = waits.iter().sum();
+        assert!((6 * 3600 - 300..=6 * 3600).contains(&all), "{all}");
+        assert_eq!(Schedule::new().after(Tried::Done), None);
+    }
+
+    #[test]
+    fn what_the_function_did_is_tried_as_a_failure_and_what_the_worker_lacked_as_no_room() {
+        let limit = Duration::from_secs(1);
+        assert_eq!(tried(None), Tried::Done);
+        assert_eq!(tried(Some(&CallError::TimedOut { limit })), Tried::Failed);
+        assert_eq!(tried(Some(&CallError::Busy { retry_after: limit })), Tried::NoRoom);
+        assert_eq!(tried(Some(&CallError::Lost)), Tried::NoRoom);
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use engine::{Call, CallError, Engine, Handler, Served, Stage, Stages, fault};
-use function::{Qualifier, VersionId, WholeName};
+use function::{LATEST, Qualifier, VersionId, WholeName};
 use sandbox::wire::LambdaCall;
 use sandbox::{InvocationId, Layer};
 use serde::de::IgnoredAny;
@@ -158,7 +158,7 @@ impl Invoker {
         qualifier: &Qualifier,
     ) -> Result<Target, InvokeError> {
         let (began, name) = (Instant::now(), permit.function());
-        let function = self.registry.resolve(name, qualifier, draw);
+        let function = self.registry.resolve(name, qualifier, random::draw);
         let function = function.ok_or_else(|| self.unknown(name, qualifier))?;
         let handler = match &function.handler {
             Some(handler) => Arc::clone(handler),
@@ -180,7 +180,7 @@ impl Invoker {
     /// # Errors
     /// When it was not called. What a called function did is in what is served.
     pub async fn call(&self, target: Target, event: Event) -> Result<Served, InvokeError> {
-        let Target { name, handler, resolved, .. } = target;
+        let Target { name, handler, number, resolved } = target;
         let Event { body, content_type, id, lambda, tail } = event;
         let body = if handler.binary { body } else { without_mark(body) };
         let content_type = match handler.binary {
@@ -193,6 +193,7 @@ impl Invoker {
         let admitted = self.quotas.admit(&handler.tenant, bytes, Instant::now());
         let _part =
             admitted.map_err(|exhausted| InvokeError::Exhausted(name.clone(), exhausted))?;
+        let lambda = lambda.map(|told| of_version(told, number));
         let call = Call { handler: Arc::clone(&handler), body, content_type, id, lambda, tail };
         let mut served = self.engine.serve(call.clone()).await;
         if let Some(lost) = self.lost(&served, &handler) {
@@ -256,13 +257,10 @@ impl Invoker {
     }
 }
 
-/// A random number from 0 to 1, which 1 is not among, for an alias that shares its calls. 0 where the kernel gives none: the canary's.
-fn draw() -> f64 {
-    let mut random = [0; 4];
-    match random::fill(&mut random) {
-        Ok(()) => f64::from(u32::from_ne_bytes(random)) / (f64::from(u32::MAX) + 1.0),
-        Err(_) => 0.0,
-    }
+/// What a function of AWS Lambda's is told, with the version that runs.
+fn of_version(told: Arc<LambdaCall>, number: Option<u32>) -> Arc<LambdaCall> {
+    let version = number.map_or_else(|| LATEST.to_owned(), |number| number.to_string());
+    Arc::new(LambdaCall { version, ..Arc::unwrap_or_clone(told) })
 }
 
 /// JSON without the mark of UTF-8 that some programs put before it: a reader may pass over it (RFC 8259, section 8.1).

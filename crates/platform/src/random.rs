@@ -16,3 +16,13 @@ pub fn fill(bytes: &mut [u8]) -> io::Result<()> {
         _ => Err(io::ErrorKind::UnexpectedEof.into()),
     }
 }
+
+/// A random number from 0 to 1, which 1 is not among. 0 where the kernel gives none.
+#[must_use]
+pub fn draw() -> f64 {
+    let mut random = [0; 4];
+    match fill(&mut random) {
+        Ok(()) => f64::from(u32::from_ne_bytes(random)) / (f64::from(u32::MAX) + 1.0),
+        Err(_) => 0.0,
+    }
+}

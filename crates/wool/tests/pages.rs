@@ -36,6 +36,10 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("GetAccountSettings", "concurrency is the number of sandboxes that the worker may have"),
     ("GetFunction", "`Code.Location` is the worker, and no archive can be fetched there"),
     ("Invoke", "a client that hangs up ends the call"),
+    (
+        "InvokeWithResponseStream",
+        "what the function returns is one part of the stream, once it has returned",
+    ),
     ("ListFunctions", "also functions that `wool deploy` made"),
     ("TagResource", "functions alone"),
     ("UpdateAlias", "points to a published version, not to `$LATEST`"),

@@ -178,6 +178,37 @@ def test_a_call_knows_how_it_was_made():
     assert by_alias["custom"] is None
 
 
+def test_a_result_that_is_too_long_is_told_as_the_service_tells_it():
+    called = create(
+        service, "def handler(event, context):\n    return 'x' * (7 << 20)\n", MemorySize=512
+    )
+    reply = service.invoke(FunctionName=called)
+    failure = json.loads(reply["Payload"].read())
+    assert failure["errorType"] == "Function.ResponseSizeTooLarge", failure
+    assert "exceeded maximum allowed payload size (6291456 bytes)" in failure["errorMessage"]
+
+
+def test_a_result_may_be_read_as_a_stream():
+    source = "def handler(event, context):\n    return {'n': 1 / event}\n"
+    called = create(service, source)
+
+    def streamed(event):
+        reply = service.invoke_with_response_stream(
+            FunctionName=called, Payload=json.dumps(event), LogType="Tail"
+        )
+        events = list(reply["EventStream"])
+        chunks = b"".join(one["PayloadChunk"]["Payload"] for one in events[:-1])
+        return reply, chunks, events[-1]["InvokeComplete"]
+
+    reply, chunks, end = streamed(4)
+    assert (reply["StatusCode"], reply["ExecutedVersion"]) == (200, "$LATEST")
+    assert json.loads(chunks) == {"n": 0.25} and "ErrorCode" not in end
+    assert "REPORT RequestId" in base64.b64decode(end["LogResult"]).decode()
+    _, chunks, end = streamed(0)
+    assert chunks == b"" and end["ErrorCode"] == "Unhandled"
+    assert json.loads(end["ErrorDetails"])["errorType"] == "ZeroDivisionError"
+
+
 def test_the_end_of_its_log_comes_with_a_call_that_asks_for_it():
     source = "def handler(event, context):\n    print('x' * event)\n    print('the end')\n"
     called = create(service, source)
@@ -276,8 +307,11 @@ def test_a_call_is_refused_before_it_is_made():
         f"{called}:$LATEST",
     ):
         assert call(service, same, 1) == 1
-    with refused("InvalidRequestContentException", 400):
-        service.invoke(FunctionName=called, ClientContext="no base64!")
+    for context in ("no base64!", base64.b64encode(b"1").decode(), "e" * 4000):
+        with refused("InvalidRequestContentException", 400, "Client context"):
+            service.invoke(FunctionName=called, ClientContext=context)
+    with refused("InvalidParameterValueException", 400, "leave the qualifier out"):
+        service.update_function_configuration(FunctionName=f"{called}:1", Timeout=9)
 
 
 def test_code_and_configuration_change_and_what_is_not_said_stays():
@@ -327,6 +361,15 @@ def test_what_cannot_be_is_refused_and_nothing_is_made():
         made(Code={})
     with refused(*invalid, "nodejs22.x is not supported"):
         made(Runtime="nodejs22.x")
+    for runtime in ("python3.011", "python3.+12", "python3.10", "python4.1"):
+        with refused(*invalid, "is not supported"):
+            made(Runtime=runtime)
+    with refused(*invalid, "The runtime xxx"):
+        made(Runtime="x" * 100_000)
+    with refused(*invalid, "resource tag limit"):
+        made(Tags={f"k{number}": "" for number in range(51)})
+    with refused("RequestEntityTooLargeException", 413):
+        made(Code={"ZipFile": b"PK" + b"x" * 54_000_000})
     with refused(*invalid, "ImageUri"):
         made(Code={"ImageUri": "x"})
     with refused(*invalid, "Reserved keys used in this request: AWS_REGION"):

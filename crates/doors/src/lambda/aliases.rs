@@ -12,9 +12,8 @@ use serde::{Deserialize, Serialize};
 use store::AliasRow;
 
 use super::call::{Answer, Call, Named};
-use super::configuration::revision_of;
+use super::configuration::{not_released, revision_of};
 use super::paging::page;
-use crate::error::ApiError;
 
 /// `RoutingConfig`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -93,14 +92,14 @@ pub(super) async fn update(mut call: Call) -> Result<Answer, Fault> {
     let (routing, description) = (asked.routing_config.clone(), asked.description.clone());
     let revision_id = asked.revision_id.clone();
     let alias = alias_name(&asked.name)?;
-    let named = call.named(&asked.function_name, None)?;
+    let named = call.named_whole(&asked.function_name)?;
     let change = move |before: Option<&AliasRow>| {
         let Some(before) = before else {
             let name = named.name.to_string();
             return Err(ReleaseError::UnknownAlias { name, alias });
         };
         if revision_id.is_some_and(|asked| asked != revision(&named, before)) {
-            return Err(ReleaseError::Changed(alias));
+            return Err(ReleaseError::Changed(alias.to_string()));
         }
         let number = number.unwrap_or(before.number);
         let canary = match &routing {
@@ -121,32 +120,29 @@ async fn put(
     asked: &AskedChange,
     change: impl FnOnce(Option<&AliasRow>) -> Result<Alias, ReleaseError> + Send + 'static,
 ) -> Result<Answer, Fault> {
-    let named = call.named(&asked.function_name, None)?;
+    let named = call.named_whole(&asked.function_name)?;
     let permit = call.permit::<to::SetAlias>(&named.name)?;
     let (alias, app) = (alias_name(&asked.name)?, Arc::clone(&call.app));
+    call.about(alias.as_str());
     let arn = call.arn(named.name.as_str(), Some(alias.as_str()));
     let unknown = call.not_found(&named);
     let function = call.arn(named.name.as_str(), None);
     let row = call.carry_out(async move {
         let put = app.releases.change_alias(&permit, alias, change).await;
         put.map_err(|error| match error {
-            ReleaseError::Unknown(_) => unknown,
             ReleaseError::AliasExists { .. } => {
                 Fault::resource_conflict(format!("Alias already exists: {arn}"))
             }
             ReleaseError::UnknownAlias { .. } => {
                 Fault::resource_not_found(format!("Alias not found: {arn}"))
             }
-            ReleaseError::Changed(_) => Fault::precondition_failed(
-                "The RevisionId provided does not match the latest RevisionId. Call the GetFunction/GetAlias API to retrieve the latest RevisionId for your resource.",
-            ),
             ReleaseError::Unpublished { number, .. } => {
                 Fault::resource_not_found(format!("Function not found: {function}:{number}"))
             }
             ReleaseError::Share(_) => Fault::invalid_parameter_value(
                 "Invalid function version weight: an alias shares its calls between two versions, and each share is above 0 and at most 1",
             ),
-            error => ApiError::from(error).into(),
+            error => not_released(error, unknown),
         })
     });
     Answer::json(&AliasConfiguration::of(&call, &named, &row.await?))
@@ -162,7 +158,7 @@ struct Asked {
 /// `GetAlias`.
 pub(super) async fn get(mut call: Call) -> Result<Answer, Fault> {
     let asked: Asked = call.read()?;
-    let named = call.named(&asked.function_name, None)?;
+    let named = call.named_whole(&asked.function_name)?;
     let permit = call.permit::<to::ShowFunction>(&named.name)?;
     let aliases = call.app.functions.releases(&permit).1;
     let row = aliases.iter().find(|row| row.name.as_str() == asked.name);
@@ -175,16 +171,14 @@ pub(super) async fn get(mut call: Call) -> Result<Answer, Fault> {
 /// `DeleteAlias`: one that is not there counts as removed.
 pub(super) async fn delete(mut call: Call) -> Result<Answer, Fault> {
     let asked: Asked = call.read()?;
-    let named = call.named(&asked.function_name, None)?;
+    let named = call.named_whole(&asked.function_name)?;
     let permit = call.permit::<to::RemoveAlias>(&named.name)?;
     let (alias, app) = (alias_name(&asked.name)?, Arc::clone(&call.app));
+    call.about(alias.as_str());
     let missing = call.not_found(&named);
     let work = async move {
-        match app.releases.remove_alias(&permit, alias).await {
-            Ok(_) => Ok(()),
-            Err(ReleaseError::Unknown(_)) => Err(missing),
-            Err(error) => Err(ApiError::from(error).into()),
-        }
+        let removed = app.releases.remove_alias(&permit, alias).await;
+        removed.map_err(|error| not_released(error, missing))
     };
     call.carry_out(work).await?;
     Ok(Answer::empty())
@@ -210,7 +204,7 @@ struct AliasList {
 /// `ListAliases`, by name; those of one version where that is asked for.
 pub(super) async fn list(mut call: Call) -> Result<Answer, Fault> {
     let asked: AskedList = call.read()?;
-    let named = call.named(&asked.function_name, None)?;
+    let named = call.named_whole(&asked.function_name)?;
     let permit = call.permit::<to::ShowFunction>(&named.name)?;
     call.app.functions.show(&permit).ok_or_else(|| call.not_found(&named))?;
     let mut aliases = call.app.functions.releases(&permit).1;

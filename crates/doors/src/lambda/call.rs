@@ -9,7 +9,7 @@ use bytes::Bytes;
 use function::{FunctionName, NameError, Qualifier, QualifierError, WholeName};
 use lambda_api::arn::{FunctionRef, Place};
 use lambda_api::{Fault, Route};
-use platform::access::{Permit, Purpose, Requester, to};
+use platform::access::{Action, Permit, Purpose, Requester, to};
 use platform::functions::AttachmentError;
 use sandbox::InvocationId;
 use serde::Serialize;
@@ -35,8 +35,8 @@ pub(super) struct Call {
     /// What it may take.
     pub(super) budgets: Budgets,
     pub(super) id: InvocationId,
-    /// Names the trace that it is part of, as its client says.
-    pub(super) trace_id: Option<String>,
+    /// Names the trace that it is part of.
+    pub(super) trace_id: String,
     /// The audit line, where it changes something.
     pub(super) act: Option<Arc<Act>>,
 }
@@ -72,14 +72,53 @@ impl Call {
     /// When it is of another place, or its name is none here.
     pub(super) fn named(&self, text: &str, qualifier: Option<&str>) -> Result<Named, Fault> {
         let FunctionRef { name, qualifier } = FunctionRef::read(text, qualifier, &self.place)?;
-        let name = name
-            .parse()
-            .map_err(|error: NameError| Fault::invalid_parameter_value(error.to_string()))?;
+        if let Some(act) = &self.act {
+            act.is_of(&name);
+        }
+        // The service allows more: no function here has such a name.
+        let missing = |_: NameError| {
+            let arn = self.arn(&name, qualifier.as_deref());
+            Fault::resource_not_found(format!("Function not found: {arn}"))
+        };
+        let name = name.parse().map_err(missing)?;
         let qualifier = qualifier.map(|text| text.parse::<Qualifier>());
         let qualifier = qualifier
             .transpose()
             .map_err(|error: QualifierError| Fault::invalid_parameter_value(error.to_string()))?;
         Ok(Named { name, qualifier })
+    }
+
+    /// The function that a request names, which is about a whole one.
+    ///
+    /// # Errors
+    /// When it names a version, too.
+    pub(super) fn named_whole(&self, text: &str) -> Result<Named, Fault> {
+        let named = self.named(text, None)?;
+        match named.qualifier {
+            None | Some(Qualifier::Latest) => Ok(Named { qualifier: None, ..named }),
+            Some(qualifier) => Err(Fault::invalid_parameter_value(format!(
+                "The function is named with the qualifier {qualifier}, and the operation is about the whole function: leave the qualifier out"
+            ))),
+        }
+    }
+
+    /// Says in the audit log what it is about, beside a function.
+    pub(super) fn about(&self, subject: &str) {
+        if let Some(act) = &self.act {
+            act.about(subject);
+        }
+    }
+
+    /// Says in the audit log that it is another action than its operation usually is.
+    pub(super) fn is_rather(&self, action: Action) {
+        if let (Some(act), Some(name)) = (&self.act, action.audited()) {
+            act.is_rather(name);
+        }
+    }
+
+    /// Lets go of its body, of which nothing is needed any more.
+    pub(super) fn forget_body(&mut self) {
+        (self.payload, self.held) = (Bytes::new(), None);
     }
 
     /// The right to do something with a function.

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use base64::prelude::*;
 use function::{LATEST, Qualifier, VersionRecord};
 use lambda_api::Fault;
-use platform::functions::Function;
+use platform::functions::{Function, ReleaseError};
 use platform::logs::stamp;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::call::Call;
 use super::code::Archive;
 use super::environment;
+use crate::error::ApiError;
 
 /// How a function was asked for, which its ARN and its states depend on.
 #[derive(Clone, Copy, Debug)]
@@ -198,10 +199,20 @@ pub(super) fn check_revision(function: &Function, asked: Option<&str>) -> Result
     if asked.is_none_or(|asked| asked == revision(function)) {
         return Ok(());
     }
-    Err(Fault::precondition_failed(
-        "The RevisionId provided does not match the latest RevisionId. Call the GetFunction/GetAlias API to retrieve the latest RevisionId for your resource.",
-    ))
+    Err(Fault::precondition_failed(REVISION))
 }
+
+/// Why versions and aliases stay as they are, in the service's words; `missing` is said where there is no such function.
+pub(super) fn not_released(error: ReleaseError, missing: Fault) -> Fault {
+    match error {
+        ReleaseError::Unknown(_) => missing,
+        ReleaseError::Changed(_) => Fault::precondition_failed(REVISION),
+        error => ApiError::from(error).into(),
+    }
+}
+
+/// What a caller is told that has not seen a function or an alias as it is.
+pub(super) const REVISION: &str = "The RevisionId provided does not match the latest RevisionId. Call the GetFunction/GetAlias API to retrieve the latest RevisionId for your resource.";
 
 /// Refuses to publish other code than the caller means.
 ///

@@ -45,7 +45,7 @@ const WITHOUT_EFFECT: [&str; 6] =
     ["DeadLetterConfig", "KMSKeyArn", "LoggingConfig", "SnapStart", "TracingConfig", "VpcConfig"];
 
 /// Members that cannot be kept: a function that has one would not do what its author expects.
-const REFUSED: [(&str, &str); 8] = [
+const REFUSED: [(&str, &str); 10] = [
     ("FileSystemConfigs", "no file systems are mounted here"),
     ("ImageConfig", "functions are archives here, and no container images"),
     ("CapacityProviderConfig", "functions run on the worker's own machine"),
@@ -53,6 +53,8 @@ const REFUSED: [(&str, &str); 8] = [
     ("TenancyConfig", "tenants are those of the worker's tokens here"),
     ("AcceleratorConfig", "the worker has no accelerators"),
     ("CodeSigningConfigArn", "signatures of code are not checked here"),
+    ("PublishTo", "a published version has a number of its own"),
+    ("RuntimeConfig", "a runtime is updated with the machine's Python"),
     ("Layers", "layers are not supported yet: put what they hold into the archive"),
 ];
 
@@ -95,11 +97,17 @@ struct AskedCreate {
 /// `CreateFunction`.
 pub(super) async fn create(mut call: Call) -> Result<Answer, Fault> {
     let asked: AskedCreate = call.read()?;
-    let named = call.named(&asked.function_name, None)?;
-    if let Some(act) = &call.act {
-        act.is_of(named.name.as_str());
-    }
+    let named = call.named_whole(&asked.function_name);
+    let named = named.map_err(|fault| match fault.code() {
+        "ResourceNotFoundException" => Fault::invalid_parameter_value(format!(
+            "{} is no name of a function here: it has 1 to 64 letters, digits, `-` and `_`, and begins with a letter or a digit",
+            asked.function_name
+        )),
+        _ => fault,
+    })?;
     let permit = call.permit::<to::Deploy>(&named.name)?;
+    let tags = asked.tags.unwrap_or_default();
+    super::tags::check(&tags)?;
     if asked.package_type.as_deref() == Some("Image") {
         return Err(Fault::invalid_parameter_value(
             "PackageType Image is not supported by Lambswool: a function is a zip archive here",
@@ -121,6 +129,7 @@ pub(super) async fn create(mut call: Call) -> Result<Answer, Fault> {
     let handler = configuration.handler.clone().ok_or_else(|| lacking("Handler"))?;
     let role = configuration.role.clone().unwrap_or_default();
     let archive = asked.code.archive(&call).await?;
+    call.forget_body();
     let told = Told { role, ..Told::default() };
     let limits = Limits {
         memory_bytes: MEMORY_MIB << 20,
@@ -144,12 +153,16 @@ pub(super) async fn create(mut call: Call) -> Result<Answer, Fault> {
         runtime: Some(Runtime { name: runtime, json_level: None }),
     };
     let declared = configuration.over(&call, declared)?.of_archive(&archive).revised()?;
-    let made = put(&call, permit, declared, archive.into_files(), Over::Nothing).await;
-    let function = made.map_err(|error| refused(&call, &named, error))?;
-    if let Some(tags) = asked.tags.filter(|tags| !tags.is_empty()) {
-        super::tags::set(&call, &named, tags).await?;
-    }
-    answer(&call, &named, function, asked.publish, Shown::Created).await
+    let order = order(&permit, declared, archive.into_files(), Over::Nothing);
+    let publish = asked.publish;
+    to_the_end(call, async move |call| {
+        let function = put(&call, &named, order).await?;
+        if !tags.is_empty() {
+            super::tags::set(&call, &named, tags).await?;
+        }
+        answer(&call, &named, function, publish, Shown::Created).await
+    })
+    .await
 }
 
 #[derive(Debug, Deserialize)]
@@ -169,21 +182,27 @@ struct AskedCode {
 /// `UpdateFunctionCode`.
 pub(super) async fn update_code(mut call: Call) -> Result<Answer, Fault> {
     let asked: AskedCode = call.read()?;
-    let named = call.named(&asked.function_name, None)?;
+    let named = call.named_whole(&asked.function_name)?;
     let permit = call.permit::<to::Deploy>(&named.name)?;
     check_architecture(asked.architectures.as_deref())?;
     let current = current(&call, &named)?;
     configuration::check_revision(&current, asked.revision_id.as_deref())?;
     let archive = asked.code.archive(&call).await?;
+    call.forget_body();
     let declared = before(&current)?.of_archive(&archive).revised()?;
     if asked.dry_run {
+        call.about("only tried");
         let shown = configuration::of(&call, &current, Shown::Asked(None));
         return Answer::json(&shown.with_code(&archive));
     }
     let over = Over::Version(current.current().id.clone());
-    let made = put(&call, permit, declared, archive.into_files(), over).await;
-    let function = made.map_err(|error| refused(&call, &named, error))?;
-    answer(&call, &named, function, asked.publish, Shown::Asked(None)).await
+    let order = order(&permit, declared, archive.into_files(), over);
+    let publish = asked.publish;
+    to_the_end(call, async move |call| {
+        let function = put(&call, &named, order).await?;
+        answer(&call, &named, function, publish, Shown::Asked(None)).await
+    })
+    .await
 }
 
 #[derive(Debug, Deserialize)]
@@ -198,16 +217,19 @@ struct AskedConfiguration {
 /// `UpdateFunctionConfiguration`: what is not said stays.
 pub(super) async fn update_configuration(mut call: Call) -> Result<Answer, Fault> {
     let asked: AskedConfiguration = call.read()?;
-    let named = call.named(&asked.function_name, None)?;
+    let named = call.named_whole(&asked.function_name)?;
     let permit = call.permit::<to::Deploy>(&named.name)?;
     let current = current(&call, &named)?;
     configuration::check_revision(&current, asked.revision_id.as_deref())?;
     let declared = asked.configuration.over(&call, before(&current)?)?.revised()?;
     let files = Files::Kept(current.current().record.bundle.clone());
     let over = Over::Version(current.current().id.clone());
-    let made = put(&call, permit, declared, files, over).await;
-    let function = made.map_err(|error| refused(&call, &named, error))?;
-    answer(&call, &named, function, false, Shown::Asked(None)).await
+    let order = order(&permit, declared, files, over);
+    to_the_end(call, async move |call| {
+        let function = put(&call, &named, order).await?;
+        answer(&call, &named, function, false, Shown::Asked(None)).await
+    })
+    .await
 }
 
 impl Configuration {
@@ -325,31 +347,31 @@ fn before(function: &Function) -> Result<Declared, Fault> {
     })
 }
 
-/// Deploys, to the end though the client may go away meanwhile.
-async fn put(
-    call: &Call,
-    permit: Permit<to::Deploy>,
-    declared: Declared,
-    files: Files,
-    over: Over,
-) -> Result<Arc<Function>, DeployError> {
-    let settings = SettingsFrom::Declared(Box::new(declared));
-    let order = Order::new(&permit, Bundle { files, settings }, false, false).over(over);
+/// Does all that is left, though the client may go away meanwhile: a function is not left without its tags.
+async fn to_the_end<W>(call: Call, work: impl FnOnce(Call) -> W) -> Result<Answer, Fault>
+where
+    W: Future<Output = Result<Answer, Fault>> + Send + 'static,
+{
     let act = call.act.clone();
-    if let Some(act) = &act {
-        act.begun();
+    let work = work(call);
+    match act {
+        Some(act) => act.carry_out(work).await,
+        None => work.await,
     }
-    let ended = move |deployed: &Result<Arc<Function>, DeployError>| {
-        let Some(act) = act else { return };
-        match deployed {
-            Ok(function) => {
-                act.made(&function.current().id.0);
-                act.ended("ok");
-            }
-            Err(error) => act.ended(&ApiError::from(error).detail().r#type),
-        }
-    };
-    call.app.deployer.deploy(order, Arc::new(Silent), ended).await
+}
+
+fn order(permit: &Permit<to::Deploy>, declared: Declared, files: Files, over: Over) -> Order {
+    let settings = SettingsFrom::Declared(Box::new(declared));
+    Order::new(permit, Bundle { files, settings }, false, false).over(over)
+}
+
+async fn put(call: &Call, named: &Named, order: Order) -> Result<Arc<Function>, Fault> {
+    let deployed = call.app.deployer.deploy(order, Arc::new(Silent), |_| {}).await;
+    let function = deployed.map_err(|error| refused(call, named, error))?;
+    if let Some(act) = &call.act {
+        act.made(&function.current().id.0);
+    }
+    Ok(function)
 }
 
 /// The configuration as it is now; published first where that was asked for.
@@ -364,8 +386,11 @@ async fn answer(
         return Answer::json(&configuration::of(call, &function, shown));
     }
     let permit = call.permit::<to::Publish>(&named.name)?;
-    let published = call.app.releases.publish(&permit, String::new()).await;
-    let release = published.map_err(ApiError::from)?;
+    let seen = Some(function.current().id.clone());
+    let published = call.app.releases.publish(&permit, String::new(), seen).await;
+    let missing = call.not_found(named);
+    let release = published.map_err(|error| configuration::not_released(error, missing))?;
+    call.about(&release.number.to_string());
     let shown = if matches!(shown, Shown::Created) { shown } else { Shown::Published };
     Answer::json(&configuration::of(call, &release.function, shown))
 }
@@ -415,9 +440,10 @@ fn json_level(logging: Option<&String>) -> Option<LogLevel> {
 
 /// The Python of a runtime: `3.12` of `python3.12`.
 fn python(runtime: &str) -> Result<String, Fault> {
-    let minor = runtime.strip_prefix("python3.").and_then(|minor| minor.parse::<u32>().ok());
-    match minor {
-        Some(minor) if minor >= 11 => Ok(format!("3.{minor}")),
+    let minor = runtime.strip_prefix("python3.").unwrap_or_default();
+    match minor.parse::<u8>() {
+        // As it is written, and not otherwise: `+12` and `012` are numbers, too.
+        Ok(number @ 11..) if number.to_string() == minor => Ok(format!("3.{minor}")),
         _ => Err(Fault::invalid_parameter_value(format!(
             "The runtime {runtime} is not supported by Lambswool: it runs python3.11 and later"
         ))),

@@ -20,6 +20,10 @@ impl From<ApiError> for Fault {
             )),
             ("body-too-large", _) => Self::request_entity_too_large(message),
             ("no-sandbox" | "no-secrets" | "stopping", _) => Self::resource_not_ready(message),
+            // Not again: what was asked for was done.
+            ("reply-dropped", _) => Self::request_too_large(message),
+            ("slow-body", _) => Self::service(message),
+            ("quota", _) => Self::code_storage_exceeded(message),
             (_, 404) => Self::resource_not_found(message),
             (_, 403) => Self::access_denied(message),
             (_, 409) => Self::resource_conflict(message),

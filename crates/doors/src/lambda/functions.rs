@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use function::Qualifier;
 use lambda_api::Fault;
-use platform::access::to;
+use platform::access::{Action, to};
 use platform::functions::Function;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -116,9 +116,12 @@ pub(super) async fn delete(mut call: Call) -> Result<Answer, Fault> {
         }
         Some(Qualifier::Number(number)) => {
             let permit = call.permit::<to::Unpublish>(&named.name)?;
+            call.is_rather(Action::Unpublish);
+            call.about(&number.to_string());
+            let unknown = call.not_found(&named);
             let work = async move {
                 let removed = app.releases.unpublish(&permit, number).await;
-                removed.map_err(|error| ApiError::from(error).into())
+                removed.map_err(|error| configuration::not_released(error, unknown))
             };
             call.carry_out(work).await?;
             // A version that is not there counts as removed.

@@ -8,9 +8,6 @@ use platform::access::Action;
 use super::call::{Answer, Call};
 use super::{account, aliases, deploy, functions, invoke, tags, versions};
 
-/// The name of the operation that calls a function.
-pub(super) const INVOKE: &str = "Invoke";
-
 /// What a caller must be allowed in order to learn that an operation is not supported.
 pub(super) const UNSUPPORTED: Action = Action::ListFunctions;
 
@@ -51,6 +48,7 @@ macro_rules! operations {
 const OPERATIONS: &[Row] = operations! {
     "Invoke" Invoke Event invoke::invoke,
     "InvokeAsync" Invoke Event invoke::invoke_async,
+    "InvokeWithResponseStream" Invoke Event invoke::stream,
 
     "CreateFunction" Deploy Code deploy::create,
     "UpdateFunctionCode" Deploy Code deploy::update_code,

@@ -66,6 +66,17 @@ pub(super) async fn untag(mut call: Call) -> Result<Answer, Fault> {
     Ok(Answer::empty())
 }
 
+/// Refuses more tags than a function may have.
+///
+/// # Errors
+/// When there are too many.
+pub(super) fn check(tags: &BTreeMap<String, String>) -> Result<(), Fault> {
+    if tags.len() <= MOST {
+        return Ok(());
+    }
+    Err(Fault::invalid_parameter_value("Number of tags exceeds resource tag limit."))
+}
+
 /// The tags of a function.
 ///
 /// # Errors
@@ -85,12 +96,7 @@ pub(super) async fn set(
 ) -> Result<(), Fault> {
     let change = move |tags: &mut BTreeMap<String, String>| {
         tags.extend(added);
-        if tags.len() > MOST {
-            return Err(Fault::invalid_parameter_value(
-                "Number of tags exceeds resource tag limit.",
-            ));
-        }
-        Ok(())
+        check(tags)
     };
     call.change(named, KIND, "", change).await.map(drop)
 }

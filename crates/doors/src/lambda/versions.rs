@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use super::call::{Answer, Call};
 use super::configuration::{self, FunctionConfiguration, Shown};
 use super::paging::{of_number, page};
-use crate::error::ApiError;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -26,19 +25,21 @@ struct AskedPublish {
 /// `PublishVersion`.
 pub(super) async fn publish(mut call: Call) -> Result<Answer, Fault> {
     let asked: AskedPublish = call.read()?;
-    let named = call.named(&asked.function_name, None)?;
+    let named = call.named_whole(&asked.function_name)?;
     let permit = call.permit::<to::Publish>(&named.name)?;
     let show = call.permit::<to::ShowFunction>(&named.name)?;
     let current = call.app.functions.show(&show).ok_or_else(|| call.not_found(&named))?;
     configuration::check_revision(&current, asked.revision_id.as_deref())?;
     configuration::check_code(&current, asked.code_sha256.as_deref())?;
-    let app = Arc::clone(&call.app);
+    let (app, missing) = (Arc::clone(&call.app), call.not_found(&named));
+    let seen = current.current().id.clone();
     let description = asked.description.unwrap_or_default();
     let published = call.carry_out(async move {
-        let published = app.releases.publish(&permit, description).await;
-        published.map_err(|error| ApiError::from(error).into())
+        let published = app.releases.publish(&permit, description, Some(seen)).await;
+        published.map_err(|error| configuration::not_released(error, missing))
     });
     let release = published.await?;
+    call.about(&release.number.to_string());
     Answer::json(&configuration::of(&call, &release.function, Shown::Published))
 }
 
@@ -61,7 +62,7 @@ struct VersionList {
 /// `ListVersionsByFunction`: the current version first, then the published ones.
 pub(super) async fn list(mut call: Call) -> Result<Answer, Fault> {
     let asked: AskedList = call.read()?;
-    let named = call.named(&asked.function_name, None)?;
+    let named = call.named_whole(&asked.function_name)?;
     let permit = call.permit::<to::ShowFunction>(&named.name)?;
     let current = call.app.functions.show_version(&permit, &Qualifier::Latest);
     let current = current.ok_or_else(|| call.not_found(&named))?;

@@ -138,7 +138,7 @@ pub(super) async fn publish(
     let description = request.unwrap_or_default().description;
     let noted = Arc::clone(&act);
     let work = async move {
-        let release = app.releases.publish(&permit, description).await?;
+        let release = app.releases.publish(&permit, description, None).await?;
         noted.made(&release.function.current().id.0);
         noted.about(&release.number.to_string());
         Ok((StatusCode::CREATED, Json(release.into())))

@@ -41,6 +41,11 @@ impl Act {
         self.line().version = Some(version.to_owned());
     }
 
+    /// Names what was done, where that is another action than was begun.
+    pub(crate) fn is_rather(&self, action: &str) {
+        action.clone_into(&mut self.line().action);
+    }
+
     /// Names the function that it is about, where the path did not.
     pub(crate) fn is_of(&self, function: &str) {
         self.line().function = Some(function.to_owned());

@@ -337,7 +337,8 @@ impl Registry {
     /// # Errors
     /// When it does not.
     pub(crate) fn check_over(&self, name: &WholeName, over: &Over) -> Result<(), RegistryError> {
-        let there = self.get(name);
+        // One that is in memory alone makes room for one that is kept.
+        let there = self.get(name).filter(|function| !function.temporary);
         match (over, there) {
             (Over::Nothing, Some(_)) => Err(RegistryError::Exists(name.clone())),
             (Over::Version(_), None) => Err(RegistryError::Unknown(name.clone())),

@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
 use engine::Engine;
-use function::{AliasName, Qualifier, WholeName};
+use function::{AliasName, Qualifier, VersionId, WholeName};
 use store::millis::truncate;
 use store::{AliasRow, StoreError};
 use thiserror::Error;
@@ -20,7 +20,7 @@ use crate::access::{Permit, to};
 use crate::packages::retention::Usage;
 
 /// Most published versions of one function: the files of each stay on the disk.
-const MAX_RELEASES: usize = 100;
+const MAX_RELEASES: usize = 1000;
 
 /// Most aliases of one function.
 const MAX_ALIASES: usize = 100;
@@ -92,8 +92,8 @@ pub enum ReleaseError {
         alias: AliasName,
     },
     /// What was to be changed is no longer as the caller has seen it.
-    #[error("the alias {0} was changed meanwhile")]
-    Changed(AliasName),
+    #[error("{0} was changed meanwhile: look at it again")]
+    Changed(String),
     /// The second version of an alias is no canary.
     #[error(
         "an alias shares its calls between two versions: name another version than {0}, and a share above 0 and at most 1"
@@ -125,7 +125,8 @@ impl Releases {
         Self { registry, engine, usage }
     }
 
-    /// Gives a function's current version the next number; a version that has the newest number keeps it.
+    /// Gives a function's current version the next number; a version that has the newest number keeps it. `version` is
+    /// what the caller has seen as the current one.
     ///
     /// # Errors
     /// When there is no such function, or it has as many numbers as it may; nothing has changed then.
@@ -133,9 +134,10 @@ impl Releases {
         &self,
         permit: &Permit<to::Publish>,
         description: String,
+        version: Option<VersionId>,
     ) -> Result<Release, ReleaseError> {
         let name = permit.function().clone();
-        self.blocking(move |registry| registry.publish(&name, &description)).await
+        self.blocking(move |registry| registry.publish(&name, &description, version.as_ref())).await
     }
 
     /// Removes a published version: calls that name its number fail from then on. The version stays current if it is.
@@ -226,12 +228,20 @@ impl Registry {
         self.peek(name, known).unwrap_or_default()
     }
 
-    fn publish(&self, name: &WholeName, description: &str) -> Result<Release, ReleaseError> {
+    fn publish(
+        &self,
+        name: &WholeName,
+        description: &str,
+        version: Option<&VersionId>,
+    ) -> Result<Release, ReleaseError> {
         check_description(description)?;
         let mut store = self.store();
         let (id, releases) = self
             .peek(name, |known| (known.current().current().id.clone(), known.releases()))
             .ok_or_else(|| ReleaseError::Unknown(name.clone()))?;
+        if version.is_some_and(|seen| *seen != id) {
+            return Err(ReleaseError::Changed(name.name().to_owned()));
+        }
         let has_newest = releases.last().is_some_and(|newest| newest.function.current().id == id);
         if releases.len() >= MAX_RELEASES && !has_newest {
             return Err(too_many(name, "published versions", MAX_RELEASES));
@@ -374,7 +384,7 @@ mod tests {
         let registry = registry(Box::new(store.clone()), root);
         for number in [1, 2] {
             deploy(&registry, number);
-            assert_eq!(u64::from(registry.publish(&name(), "").unwrap().number), number);
+            assert_eq!(u64::from(registry.publish(&name(), "", None).unwrap().number), number);
         }
         deploy(&registry, 3);
         registry
@@ -449,12 +459,12 @@ mod tests {
         let registry = registry(Box::new(store), dir.path());
         for number in 1..=MAX_RELEASES as u64 {
             deploy(&registry, number);
-            registry.publish(&name(), "").unwrap();
+            registry.publish(&name(), "", None).unwrap();
         }
         // It has the newest number.
-        registry.publish(&name(), "").unwrap();
+        registry.publish(&name(), "", None).unwrap();
         deploy(&registry, 1000);
-        let refused = registry.publish(&name(), "").unwrap_err();
+        let refused = registry.publish(&name(), "", None).unwrap_err();
         assert!(matches!(refused, ReleaseError::TooMany { .. }), "{refused}");
         for alias in 0..MAX_ALIASES {
             let alias = format!("a{alias}").parse().unwrap();
@@ -471,7 +481,7 @@ mod tests {
         let registry = published(&store, dir.path());
         registry.change_alias(&name(), live(), |_| Ok(to(1, None))).unwrap();
         store.set_broken(true);
-        assert!(registry.publish(&name(), "").is_err());
+        assert!(registry.publish(&name(), "", None).is_err());
         assert!(registry.unpublish(&name(), 2).is_err());
         assert!(registry.change_alias(&name(), live(), |_| Ok(to(2, None))).is_err());
         assert!(registry.remove_alias(&name(), &live()).is_err());

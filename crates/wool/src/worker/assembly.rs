@@ -135,7 +135,8 @@ impl UseCases {
             Arc::clone(&quotas),
             Arc::clone(engine),
         ));
-        let events = Arc::new(Events::new(Arc::clone(&invoker)));
+        let tokens = Arc::clone(&kept.access.tokens);
+        let events = Arc::new(Events::new(Arc::clone(&invoker), tokens));
         let releases = Releases::new(registry(), Arc::clone(engine), Arc::clone(&usage));
         let (bounds, indexes) = (config.package_bounds(), config.indexes()?);
         let installer = Installer::new(layers.clone(), builds, bounds, indexes);
