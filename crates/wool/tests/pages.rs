@@ -27,11 +27,13 @@ fn the_command_line_page_has_every_command_and_option() {
 
 /// What differs from the service, of operations that are answered.
 const DIFFERENCES: &[(&str, &str)] = &[
+    ("AddPermission", "kept and shown, and gives no rights: tokens do"),
     ("CreateAlias", "points to a published version, not to `$LATEST`"),
     (
         "CreateFunction",
         "no layers, images, VPC, file systems or code in S3; answers when the function is active",
     ),
+    ("DeleteAlias", "what is kept for the alias goes with it: policy, URL, settings of events"),
     ("DeleteFunction", "a version goes only when no alias points to it"),
     ("GetAccountSettings", "concurrency is the number of sandboxes that the worker may have"),
     ("GetFunction", "`Code.Location` is the worker, and no archive can be fetched there"),

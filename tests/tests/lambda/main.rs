@@ -77,3 +77,8 @@ fn versions_and_aliases_are_published_and_moved_with_boto3() {
 fn a_caller_does_no_more_than_its_token_allows_with_boto3() {
     run("test_callers.py");
 }
+
+#[test]
+fn a_policy_is_kept_and_shown_with_boto3() {
+    run("test_policy.py");
+}

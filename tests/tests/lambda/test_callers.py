@@ -19,6 +19,8 @@ def test_a_token_that_calls_does_nothing_else_and_calls_no_other_function():
         lambda: caller.publish_version(FunctionName=mine),
         lambda: caller.create_alias(FunctionName=mine, Name="a", FunctionVersion="1"),
         lambda: caller.tag_resource(Resource=mine_arn(mine), Tags={"a": "b"}),
+        lambda: caller.get_policy(FunctionName=mine),
+        lambda: caller.remove_permission(FunctionName=mine, StatementId="a"),
         lambda: create(caller, called=name("only")),
         lambda: caller.list_event_source_mappings(),
     ):
@@ -39,6 +41,8 @@ def test_another_tenants_functions_are_not_there():
         call(other, mine)
     with refused("ResourceNotFoundException", 404):
         other.delete_function(FunctionName=mine)
+    with refused("ResourceNotFoundException", 404):
+        other.remove_permission(FunctionName=mine, StatementId="a")
     # The same name is another function.
     create(other, "def handler(event, context): return 'other'", called=mine)
     assert (call(service, mine, 1), call(other, mine, 1)) == (1, "other")

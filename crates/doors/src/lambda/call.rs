@@ -154,6 +154,18 @@ impl Call {
         }
     }
 
+    /// Whether the function that a request names is there, with the version or alias that it names.
+    ///
+    /// # Errors
+    /// When the caller may not do this with it.
+    pub(super) fn has<P>(&self, named: &Named) -> Result<bool, Fault>
+    where
+        P: Purpose<Subject = WholeName>,
+    {
+        let permit = self.permit::<P>(&named.name)?;
+        Ok(self.app.attachments.has_version(&permit, &named.version()))
+    }
+
     /// What is kept beside a function under this kind and key.
     ///
     /// # Errors

@@ -21,6 +21,7 @@ mod functions;
 mod invoke;
 mod operations;
 mod paging;
+mod policy;
 mod tags;
 mod versions;
 

@@ -6,7 +6,7 @@ use lambda_api::Fault;
 use platform::access::Action;
 
 use super::call::{Answer, Call};
-use super::{account, aliases, deploy, functions, invoke, tags, versions};
+use super::{account, aliases, deploy, functions, invoke, policy, tags, versions};
 
 /// What a caller must be allowed in order to learn that an operation is not supported.
 pub(super) const UNSUPPORTED: Action = Action::ListFunctions;
@@ -66,6 +66,10 @@ const OPERATIONS: &[Row] = operations! {
     "DeleteAlias" RemoveAlias Little aliases::delete,
     "GetAlias" ShowFunction Little aliases::get,
     "ListAliases" ShowFunction Little aliases::list,
+
+    "AddPermission" Configure Little policy::add,
+    "RemovePermission" Configure Little policy::remove,
+    "GetPolicy" ShowFunction Little policy::get,
 
     "ListTags" ShowFunction Little tags::list,
     "TagResource" Configure Little tags::tag,

@@ -1,14 +1,17 @@
-//! What an API keeps beside a function: tags, policies, and whatever else has no meaning for running it.
+//! What an API keeps beside a function: tags, policies, and what calls of it must keep to.
+//!
+//! An attachment has a kind and a key. What belongs to one version or alias has its qualifier as the key, and goes when
+//! that is removed; what belongs to the whole function has an empty key.
 
 use std::sync::{Arc, PoisonError};
 
-use function::WholeName;
-use store::{AttachmentRow, StoreError};
+use function::{Qualifier, WholeName};
+use store::{AttachmentRow, Functions, StoreError};
 use thiserror::Error;
 
 use super::Registry;
 use super::known::Known;
-use crate::access::{Permit, to};
+use crate::access::{Permit, Purpose, to};
 
 /// Longest text of one attachment, in bytes.
 const MAX_TEXT: usize = 64 << 10;
@@ -51,9 +54,21 @@ impl Attachments {
         Self { registry }
     }
 
+    /// Whether the function is there, and has a version that this means.
+    #[must_use]
+    pub fn has_version<P>(&self, permit: &Permit<P>, qualifier: &Qualifier) -> bool
+    where
+        P: Purpose<Subject = WholeName>,
+    {
+        self.registry.resolve(permit.function(), qualifier, || 1.0).is_some()
+    }
+
     /// An attachment's text; none: there is no such attachment, or function.
     #[must_use]
-    pub fn get(&self, permit: &Permit<to::ShowFunction>, kind: &str, key: &str) -> Option<String> {
+    pub fn get<P>(&self, permit: &Permit<P>, kind: &str, key: &str) -> Option<String>
+    where
+        P: Purpose<Subject = WholeName>,
+    {
         let text = |known: &Known| known.attachment(kind, key).map(str::to_owned);
         self.registry.peek(permit.function(), text).flatten()
     }
@@ -86,7 +101,7 @@ impl Attachments {
 
 impl Registry {
     /// Holds the lock of the store: what `change` saw still holds when it is made.
-    fn change_attachment<E>(
+    pub(super) fn change_attachment<E>(
         &self,
         name: &WholeName,
         kind: &str,
@@ -126,5 +141,23 @@ impl Registry {
             }
         }
         Ok(after)
+    }
+
+    /// Removes what is kept for a version or an alias. The caller holds the store.
+    pub(super) fn detach_all(
+        &self,
+        store: &mut dyn Functions,
+        name: &WholeName,
+        qualifier: &Qualifier,
+    ) -> Result<(), StoreError> {
+        let key = qualifier.to_string();
+        for kind in self.peek(name, |known| known.kinds(&key)).unwrap_or_default() {
+            store.detach(name, &kind, &key)?;
+            let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
+            if let Some(known) = functions.get_mut(name) {
+                known.detach(&kind, &key);
+            }
+        }
+        Ok(())
     }
 }

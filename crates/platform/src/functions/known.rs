@@ -164,6 +164,12 @@ impl Known {
         self.attachments.get(&(kind.to_owned(), key.to_owned())).map(String::as_str)
     }
 
+    /// The kinds that have an attachment under this key.
+    pub(super) fn kinds(&self, key: &str) -> Vec<String> {
+        let under = self.attachments.keys().filter(|(_, one)| one == key);
+        under.map(|(kind, _)| kind.clone()).collect()
+    }
+
     pub(super) fn attachment_count(&self) -> usize {
         self.attachments.len()
     }

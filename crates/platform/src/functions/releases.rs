@@ -269,6 +269,7 @@ impl Registry {
             let (name, alias) = (name.name().to_owned(), alias.name.clone());
             return Err(ReleaseError::Aliased { name, number, alias });
         }
+        self.detach_all(&mut **store, name, &Qualifier::Number(number))?;
         store.unpublish(name, number)?;
         let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
         let removed = functions.get_mut(name).and_then(|known| known.unpublish(number));
@@ -315,6 +316,7 @@ impl Registry {
     fn remove_alias(&self, name: &WholeName, alias: &AliasName) -> Result<bool, ReleaseError> {
         let mut store = self.store();
         self.peek(name, |_| ()).ok_or_else(|| ReleaseError::Unknown(name.clone()))?;
+        self.detach_all(&mut **store, name, &Qualifier::Alias(alias.clone()))?;
         let removed = store.remove_alias(name, alias)?;
         let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = functions.get_mut(name) {
@@ -416,6 +418,32 @@ mod tests {
             assert_eq!((releases.len(), aliases.len()), (2, 1));
             // How each is run is remembered, too.
             assert!(registry.all().iter().all(|function| function.handler.is_some()));
+        }
+    }
+
+    #[test]
+    fn what_is_kept_for_a_version_or_an_alias_goes_with_it() {
+        let (dir, store) = (tempfile::tempdir().unwrap(), Memory::default());
+        let first = published(&store, dir.path());
+        first.change_alias(&name(), live(), |_| Ok(to(1, None))).unwrap();
+        let attach = |kind, key: &str| {
+            let text = |_: Option<&str>| Ok::<_, ()>(Some("kept".to_owned()));
+            first.change_attachment(&name(), kind, key.to_owned(), text).unwrap();
+        };
+        for (kind, key) in
+            [("policy", "live"), ("url", "live"), ("policy", "2"), ("policy", "1"), ("tags", "")]
+        {
+            attach(kind, key);
+        }
+        assert!(first.remove_alias(&name(), &live()).unwrap());
+        assert!(first.unpublish(&name(), 2).unwrap().is_some());
+        let second = super::super::tests::registry(Box::new(store), dir.path());
+        for registry in [first, second] {
+            let left =
+                |kind: &str| registry.peek(&name(), |known| known.attachments(kind)).unwrap();
+            let kept = |key: &str| vec![(key.to_owned(), "kept".to_owned())];
+            assert_eq!((left("policy"), left("tags")), (kept("1"), kept("")));
+            assert_eq!(left("url"), []);
         }
     }
 
