@@ -33,6 +33,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
         "CreateFunction",
         "no layers, images, VPC, file systems or code in S3; answers when the function is active",
     ),
+    ("CreateFunctionUrlConfig", "configured and shown; nothing is served there yet"),
     ("DeleteAlias", "what is kept for the alias goes with it: policy, URL, settings of events"),
     ("DeleteFunction", "a version goes only when no alias points to it"),
     ("GetAccountSettings", "concurrency is the number of sandboxes that the worker may have"),
@@ -47,6 +48,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("UpdateAlias", "points to a published version, not to `$LATEST`"),
     ("UpdateFunctionCode", "only of functions that this API made; no code in S3"),
     ("UpdateFunctionConfiguration", "only of functions that this API made"),
+    ("UpdateFunctionUrlConfig", "configured and shown; nothing is served there yet"),
 ];
 
 #[test]

@@ -82,3 +82,8 @@ fn a_caller_does_no_more_than_its_token_allows_with_boto3() {
 fn a_policy_is_kept_and_shown_with_boto3() {
     run("test_policy.py");
 }
+
+#[test]
+fn function_urls_are_configured_and_shown_with_boto3() {
+    run("test_urls.py");
+}

@@ -14,7 +14,7 @@ use platform::functions::AttachmentError;
 use sandbox::InvocationId;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::error::ApiError;
 use crate::request::{Act, Held};
@@ -182,6 +182,23 @@ impl Call {
         text.map(|text| serde_json::from_str(&text).map_err(unreadable)).transpose()
     }
 
+    /// The keys and values of all that is kept beside a function under this kind, by key.
+    ///
+    /// # Errors
+    /// When the caller may not look.
+    pub(super) fn all_attached<T: DeserializeOwned>(
+        &self,
+        named: &Named,
+        kind: &str,
+    ) -> Result<Vec<(String, T)>, Fault> {
+        let permit = self.permit::<to::ShowFunction>(&named.name)?;
+        let all = self.app.attachments.list(&permit, kind).into_iter();
+        let read = |(key, text): (String, String)| {
+            Ok((key, serde_json::from_str(&text).map_err(unreadable)?))
+        };
+        all.map(read).collect()
+    }
+
     /// Changes what is kept beside a function under this kind and key; nothing comes between looking and changing. What
     /// equals its default is not kept.
     ///
@@ -263,6 +280,19 @@ impl Answer {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         Ok(Self { status: None, headers, body: Bytes::from(body) })
+    }
+
+    /// A part of a list, and the marker of the next part where there is one.
+    pub(super) fn part(
+        member: &str,
+        part: &[impl Serialize],
+        next_marker: Option<String>,
+    ) -> Result<Self, Fault> {
+        let mut members = json!({ member: part });
+        if let Some(marker) = next_marker {
+            members["NextMarker"] = marker.into();
+        }
+        Self::json(&members)
     }
 
     /// Bytes of that type.

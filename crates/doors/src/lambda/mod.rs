@@ -23,6 +23,7 @@ mod operations;
 mod paging;
 mod policy;
 mod tags;
+mod urls;
 mod versions;
 
 use std::sync::Arc;

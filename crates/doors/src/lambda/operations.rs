@@ -6,7 +6,7 @@ use lambda_api::Fault;
 use platform::access::Action;
 
 use super::call::{Answer, Call};
-use super::{account, aliases, deploy, functions, invoke, policy, tags, versions};
+use super::{account, aliases, deploy, functions, invoke, policy, tags, urls, versions};
 
 /// What a caller must be allowed in order to learn that an operation is not supported.
 pub(super) const UNSUPPORTED: Action = Action::ListFunctions;
@@ -70,6 +70,12 @@ const OPERATIONS: &[Row] = operations! {
     "AddPermission" Configure Little policy::add,
     "RemovePermission" Configure Little policy::remove,
     "GetPolicy" ShowFunction Little policy::get,
+
+    "CreateFunctionUrlConfig" Configure Little urls::create,
+    "UpdateFunctionUrlConfig" Configure Little urls::update,
+    "DeleteFunctionUrlConfig" Configure Little urls::delete,
+    "GetFunctionUrlConfig" ShowFunction Little urls::get,
+    "ListFunctionUrlConfigs" ShowFunction Little urls::list,
 
     "ListTags" ShowFunction Little tags::list,
     "TagResource" Configure Little tags::tag,
