@@ -178,6 +178,7 @@ impl From<InvokeError> for ApiError {
             }
             InvokeError::NotAllowed(refused) => Self::not_allowed(refused),
             InvokeError::NotJson(_) => Self::new(StatusCode::BAD_REQUEST, "bad-json", message),
+            InvokeError::Reserved(_) => Self::busy(Duration::from_secs(1), message),
             InvokeError::Exhausted(name, exhausted) => Self::exhausted(name.tenant(), exhausted),
             InvokeError::NotMade { .. } => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "no-sandbox", message)

@@ -173,6 +173,7 @@ impl Events {
             Ok(served) => tried(served.result.err().as_ref()),
             Err(
                 InvokeError::Exhausted(..)
+                | InvokeError::Reserved(_)
                 | InvokeError::NotMade { .. }
                 | InvokeError::BeingMade { .. }
                 | InvokeError::Replaced(_),

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   find   Permit, qualifier ─► version, made again if it is not made here ─► its network is allowed ─► Target
-//!   call   Target, event ─► quota ─► engine ─► Answer
-//!                                      └ a layer was gone: made again, and called once more
+//!   call   Target, event ─► concurrency, quota ─► engine ─► Answer
+//!                                                  └ a layer was gone: made again, and called once more
 //! ```
 //! There are two steps because a door reads the event between them: the target says in which form, and a caller that may
 //! not call sends no body.
@@ -23,6 +23,7 @@ use tokio::time::timeout;
 use crate::access::{Permit, to};
 use crate::deploy::{DeployError, Deployer};
 use crate::functions::Registry;
+use crate::limits::concurrency::Concurrency;
 use crate::limits::quotas::{Exhausted, Quotas};
 use crate::network_policy::{Networks, NotAllowed};
 use crate::random;
@@ -56,6 +57,7 @@ pub struct Target {
     name: WholeName,
     handler: Arc<Handler>,
     number: Option<u32>,
+    concurrency: Arc<Concurrency>,
     resolved: Duration,
 }
 
@@ -101,6 +103,11 @@ pub enum InvokeError {
     /// The tenant takes as much as it may.
     #[error("{tenant} takes as much as it may", tenant = .0.tenant())]
     Exhausted(WholeName, Exhausted),
+    /// As many calls of the function run as it may have at a time.
+    #[error(
+        "as many calls of {} run as its reserved concurrency allows: try again later, or raise it with PutFunctionConcurrency", .0.name()
+    )]
+    Reserved(WholeName),
     /// Something that the version is made of is gone from the disk and could not be made again.
     #[error(
         "no sandbox could be made: {lost} is gone from the worker's disk and cannot be made again"
@@ -158,8 +165,8 @@ impl Invoker {
         qualifier: &Qualifier,
     ) -> Result<Target, InvokeError> {
         let (began, name) = (Instant::now(), permit.function());
-        let function = self.registry.resolve(name, qualifier, random::draw);
-        let function = function.ok_or_else(|| self.unknown(name, qualifier))?;
+        let found = self.registry.resolve_for_call(name, qualifier, random::draw);
+        let (function, concurrency) = found.ok_or_else(|| self.unknown(name, qualifier))?;
         let handler = match &function.handler {
             Some(handler) => Arc::clone(handler),
             None => {
@@ -172,7 +179,8 @@ impl Invoker {
         let stage = Stage::Resolve.as_str();
         metrics::histogram!("lambswool_stage_seconds", "stage" => stage).record(resolved);
         fault::point(stage).await;
-        Ok(Target { name: name.clone(), handler, number: function.number, resolved })
+        let number = function.number;
+        Ok(Target { name: name.clone(), handler, number, concurrency, resolved })
     }
 
     /// Calls it and waits for what comes of it. Dropped before that, the call is ended wherever it is.
@@ -180,13 +188,15 @@ impl Invoker {
     /// # Errors
     /// When it was not called. What a called function did is in what is served.
     pub async fn call(&self, target: Target, event: Event) -> Result<Served, InvokeError> {
-        let Target { name, handler, number, resolved } = target;
+        let Target { name, handler, number, concurrency, resolved } = target;
         let Event { body, content_type, id, lambda, tail } = event;
         let body = if handler.binary { body } else { without_mark(body) };
         let content_type = match handler.binary {
             true => content_type.unwrap_or_else(|| BYTES.to_owned()),
             false => check_json(&body).map(|()| JSON.to_owned())?,
         };
+        let begun = concurrency.begin();
+        let _running = begun.ok_or_else(|| InvokeError::Reserved(name.clone()))?;
         // A deploy of the same version may have given it other layers while the event was read.
         let handler = self.newest(&name, handler);
         let bytes = handler.limits.charged_bytes();

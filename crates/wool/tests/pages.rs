@@ -44,6 +44,10 @@ const DIFFERENCES: &[(&str, &str)] = &[
         "what the function returns is one part of the stream, once it has returned",
     ),
     ("ListFunctions", "also functions that `wool deploy` made"),
+    (
+        "PutFunctionConcurrency",
+        "a limit alone: no sandbox is set aside, and the sum is not checked",
+    ),
     ("TagResource", "functions alone"),
     ("UpdateAlias", "points to a published version, not to `$LATEST`"),
     ("UpdateFunctionCode", "only of functions that this API made; no code in S3"),

@@ -87,3 +87,8 @@ fn a_policy_is_kept_and_shown_with_boto3() {
 fn function_urls_are_configured_and_shown_with_boto3() {
     run("test_urls.py");
 }
+
+#[test]
+fn no_more_calls_of_a_function_run_than_are_reserved_with_boto3() {
+    run("test_concurrency.py");
+}

@@ -19,13 +19,14 @@ pub(super) async fn settings(call: Call) -> Result<Answer, Fault> {
     });
     let bytes: u64 = versions.map(|function| configuration::code_bytes(function)).sum();
     let sandboxes = call.app.capacity.sandboxes;
+    let reserved = usize::try_from(call.app.functions.reserved(&permit)).unwrap_or(usize::MAX);
     Answer::json(&json!({
         "AccountLimit": {
             "TotalCodeSize": 80_530_636_800_u64,
             "CodeSizeUnzipped": CODE_BYTES.1,
             "CodeSizeZipped": CODE_BYTES.0,
             "ConcurrentExecutions": sandboxes,
-            "UnreservedConcurrentExecutions": sandboxes,
+            "UnreservedConcurrentExecutions": sandboxes.saturating_sub(reserved),
         },
         "AccountUsage": { "TotalCodeSize": bytes, "FunctionCount": functions.len() },
     }))

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::call::{Answer, Call, Named};
+use super::concurrency;
 use super::configuration::{self, FunctionConfiguration, Shown};
 use super::paging::{of_number, page};
 use super::tags;
@@ -42,8 +43,11 @@ pub(super) async fn get(mut call: Call) -> Result<Answer, Fault> {
         "Code": { "RepositoryType": "Lambswool", "Location": call.app.url },
     });
     let tags = tags::of(&call, &named)?;
-    if let (Some(members), false) = (shown.as_object_mut(), tags.is_empty()) {
-        members.insert("Tags".to_owned(), json!(tags));
+    if !tags.is_empty() {
+        shown["Tags"] = json!(tags);
+    }
+    if let Some(concurrency) = concurrency::of(&call, &named)? {
+        shown["Concurrency"] = json!(concurrency);
     }
     Answer::json(&shown)
 }

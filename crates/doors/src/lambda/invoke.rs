@@ -219,6 +219,9 @@ fn not_called(call: &Call, named: &Named, error: InvokeError) -> Fault {
     match error {
         InvokeError::Unknown(_) | InvokeError::UnknownVersion { .. } => call.not_found(named),
         InvokeError::NotJson(said) => not_json(&said),
+        InvokeError::Reserved(_) => {
+            Fault::too_many_requests("ReservedFunctionConcurrentInvocationLimitExceeded")
+        }
         error => ApiError::from(error).into(),
     }
 }

@@ -13,6 +13,7 @@ mod aliases;
 mod arrival;
 mod call;
 mod code;
+mod concurrency;
 mod configuration;
 mod deploy;
 mod environment;

@@ -6,7 +6,9 @@ use lambda_api::Fault;
 use platform::access::Action;
 
 use super::call::{Answer, Call};
-use super::{account, aliases, deploy, functions, invoke, policy, tags, urls, versions};
+use super::{
+    account, aliases, concurrency, deploy, functions, invoke, policy, tags, urls, versions,
+};
 
 /// What a caller must be allowed in order to learn that an operation is not supported.
 pub(super) const UNSUPPORTED: Action = Action::ListFunctions;
@@ -76,6 +78,10 @@ const OPERATIONS: &[Row] = operations! {
     "DeleteFunctionUrlConfig" Configure Little urls::delete,
     "GetFunctionUrlConfig" ShowFunction Little urls::get,
     "ListFunctionUrlConfigs" ShowFunction Little urls::list,
+
+    "PutFunctionConcurrency" Configure Little concurrency::put,
+    "DeleteFunctionConcurrency" Configure Little concurrency::delete,
+    "GetFunctionConcurrency" ShowFunction Little concurrency::get,
 
     "ListTags" ShowFunction Little tags::list,
     "TagResource" Configure Little tags::tag,

@@ -10,6 +10,7 @@ use function::{AliasName, Qualifier, VersionId};
 use store::{AliasRow, AttachmentRow, FunctionRow, PublishedVersion};
 
 use super::Function;
+use crate::limits::concurrency::{Concurrency, RESERVED};
 
 /// A published version of a function.
 #[derive(Clone, Debug)]
@@ -34,6 +35,8 @@ pub(super) struct Known {
     aliases: BTreeMap<AliasName, AliasRow>,
     /// Texts by kind and key.
     attachments: BTreeMap<(String, String), String>,
+    /// Of calls, at all versions.
+    concurrency: Arc<Concurrency>,
     /// When a temporary function was last used, by the registry's count of uses.
     used: AtomicU64,
 }
@@ -46,6 +49,7 @@ impl Known {
             releases: BTreeMap::new(),
             aliases: BTreeMap::new(),
             attachments: BTreeMap::new(),
+            concurrency: Arc::default(),
             used: used.into(),
         }
     }
@@ -151,12 +155,22 @@ impl Known {
         self.aliases.remove(alias);
     }
 
+    pub(super) fn concurrency(&self) -> &Arc<Concurrency> {
+        &self.concurrency
+    }
+
     pub(super) fn attach(&mut self, attachment: AttachmentRow) {
         let AttachmentRow { kind, key, text } = attachment;
+        if kind == RESERVED {
+            self.concurrency.limit(text.parse().ok());
+        }
         self.attachments.insert((kind, key), text);
     }
 
     pub(super) fn detach(&mut self, kind: &str, key: &str) {
+        if kind == RESERVED {
+            self.concurrency.limit(None);
+        }
         self.attachments.remove(&(kind.to_owned(), key.to_owned()));
     }
 

@@ -43,6 +43,8 @@ pub use releases::{Alias, ReleaseError, Releases};
 
 use known::Known;
 
+use crate::limits::concurrency::Concurrency;
+
 /// A function at one of its versions, the current one where nothing else is said, and how this machine runs that.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
@@ -292,8 +294,19 @@ impl Registry {
         qualifier: &Qualifier,
         draw: impl FnOnce() -> f64,
     ) -> Option<Arc<Function>> {
+        self.resolve_for_call(name, qualifier, draw).map(|(function, _)| function)
+    }
+
+    /// The same, with what counts the function's calls.
+    pub(crate) fn resolve_for_call(
+        &self,
+        name: &WholeName,
+        qualifier: &Qualifier,
+        draw: impl FnOnce() -> f64,
+    ) -> Option<(Arc<Function>, Arc<Concurrency>)> {
         let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
-        self.used(functions.get(name)?).resolve(qualifier, draw)
+        let known = self.used(functions.get(name)?);
+        Some((known.resolve(qualifier, draw)?, Arc::clone(known.concurrency())))
     }
 
     /// Notes that a function is used, if it is temporary.

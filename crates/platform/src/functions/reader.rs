@@ -6,6 +6,7 @@ use engine::Engine;
 use function::{Kind, Qualifier};
 use store::{AliasRow, PastVersion, Version};
 
+use super::known::Known;
 use super::{Function, Registry, RegistryError, Release};
 use crate::access::{Permit, to};
 
@@ -78,6 +79,17 @@ impl FunctionReader {
         let functions = self.list(permit, false);
         let releases = |function: &Function| self.registry.releases(&function.whole_name()).0;
         functions.into_iter().map(|one| (Arc::clone(&one), releases(&one))).collect()
+    }
+
+    /// The calls at a time that functions of the tenant are limited to, together; of those that the caller may touch and that
+    /// have a limit of their own.
+    #[must_use]
+    pub fn reserved(&self, permit: &Permit<to::ListFunctions>) -> u64 {
+        let most = |function: &Arc<Function>| {
+            let most = |known: &Known| known.concurrency().most();
+            self.registry.peek(&function.whole_name(), most).flatten()
+        };
+        self.list(permit, false).iter().filter_map(most).map(u64::from).sum()
     }
 
     /// The versions and aliases of a function that was shown or deployed.

@@ -354,6 +354,7 @@ mod tests {
     use super::*;
     use crate::functions::Over;
     use crate::functions::tests::{record, registry};
+    use crate::limits::concurrency::RESERVED;
 
     fn name() -> WholeName {
         record("t", "f").whole_name()
@@ -445,6 +446,31 @@ mod tests {
             assert_eq!((left("policy"), left("tags")), (kept("1"), kept("")));
             assert_eq!(left("url"), []);
         }
+    }
+
+    #[test]
+    fn a_reserved_concurrency_is_of_all_versions_and_holds_after_a_restart() {
+        let (dir, store) = (tempfile::tempdir().unwrap(), Memory::default());
+        let first = published(&store, dir.path());
+        let reserve = |registry: &Registry, most: Option<&str>| {
+            let most = most.map(str::to_owned);
+            let text = |_: Option<&str>| Ok::<_, ()>(most);
+            registry.change_attachment(&name(), RESERVED, String::new(), text).unwrap();
+        };
+        let of = |registry: &Registry, qualifier: Qualifier| {
+            registry.resolve_for_call(&name(), &qualifier, || 0.0).unwrap().1
+        };
+        reserve(&first, Some("1"));
+        deploy(&first, 4);
+        let second = super::super::tests::registry(Box::new(store), dir.path());
+        for registry in [&first, &second] {
+            let running = of(registry, Qualifier::Number(1)).begin();
+            assert!(running.is_some() && of(registry, Qualifier::Latest).begin().is_none());
+            drop(running);
+            assert!(of(registry, Qualifier::Latest).begin().is_some());
+        }
+        reserve(&second, None);
+        assert_eq!(of(&second, Qualifier::Latest).most(), None);
     }
 
     #[test]
