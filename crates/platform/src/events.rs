@@ -5,9 +5,11 @@
 //!              ▲   └► the function failed: again after 1 and after 2 minutes, then no more
 //!              └───── no room, or no sandbox: again after 1 s, 2 s, 4 s … 5 min, for 6 hours
 //! ```
-//! They are in memory alone: those that wait when the worker stops are lost. Each try finds the version anew, so an event
-//! that waited runs on what is deployed by then. The pauses are those of AWS Lambda.
+//! [`Tries`] may ask for less. Events are in memory alone: those that wait when the worker stops are lost. Each try finds the
+//! version anew, so an event that waited runs on what is deployed by then. The pauses are those of AWS Lambda.
 
+use std::array::IntoIter;
+use std::iter::Take;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +17,7 @@ use engine::CallError;
 use function::Qualifier;
 use futures_util::FutureExt as _;
 use thiserror::Error;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{Permit, Tokens, to};
@@ -35,8 +37,53 @@ const AGAIN: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(120)]
 /// The first pause and the longest one, where there was no room.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 
-/// How long there may be no room.
-const PATIENCE: Duration = Duration::from_secs(6 * 3600);
+/// No try begins later than that after an event was taken.
+const MAX_AGE: Duration = Duration::from_secs(6 * 3600);
+
+/// How often an event is tried, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tries {
+    /// Tries after the first one, where the function failed; more than 2 count as 2.
+    pub again: usize,
+    /// No try begins later than that after the event was taken.
+    pub age: Duration,
+}
+
+impl Default for Tries {
+    fn default() -> Self {
+        Self { again: AGAIN.len(), age: MAX_AGE }
+    }
+}
+
+/// The tries of one event that are left.
+#[derive(Debug)]
+struct Left {
+    again: Take<IntoIter<Duration, { AGAIN.len() }>>,
+    pause: Duration,
+    until: Instant,
+}
+
+impl Left {
+    /// Those of an event that is taken now.
+    fn of(tries: Tries, now: Instant) -> Self {
+        let again = AGAIN.into_iter().take(tries.again);
+        Self { again, pause: PAUSES.0, until: now + tries.age.min(MAX_AGE) }
+    }
+
+    /// How long to wait for the next try; none: there is none.
+    fn next(&mut self, tried: Tried, now: Instant) -> Option<Duration> {
+        let wait = match tried {
+            Tried::Done => None,
+            Tried::Failed => self.again.next(),
+            Tried::NoRoom => {
+                let wait = self.pause;
+                self.pause = (wait * 2).min(PAUSES.1);
+                Some(wait)
+            }
+        };
+        wait.filter(|wait| now + *wait <= self.until)
+    }
+}
 
 /// Takes events and runs them.
 #[derive(Debug)]
@@ -64,34 +111,6 @@ enum Tried {
     NoRoom,
 }
 
-/// When an event is tried again.
-#[derive(Debug)]
-struct Schedule {
-    again: std::array::IntoIter<Duration, 2>,
-    pause: Duration,
-    waited: Duration,
-}
-
-impl Schedule {
-    fn new() -> Self {
-        Self { again: AGAIN.into_iter(), pause: PAUSES.0, waited: Duration::ZERO }
-    }
-
-    /// How long to wait after such a try; none: there is no further one.
-    fn after(&mut self, tried: Tried) -> Option<Duration> {
-        match tried {
-            Tried::Done => None,
-            Tried::Failed => self.again.next(),
-            Tried::NoRoom => {
-                let wait = self.pause;
-                self.pause = (self.pause * 2).min(PAUSES.1);
-                self.waited += wait;
-                (self.waited <= PATIENCE).then_some(wait)
-            }
-        }
-    }
-}
-
 impl Events {
     /// Events that an invoker's functions are called with. An event of a token ends with it.
     #[must_use]
@@ -105,7 +124,7 @@ impl Events {
         self.stop.cancel();
     }
 
-    /// Takes an event: it is run from now on. Inside a tokio runtime.
+    /// Takes an event: it is run from now on, as often as `tries` says. Inside a tokio runtime.
     ///
     /// # Errors
     /// When too many wait, or the worker stops.
@@ -114,6 +133,7 @@ impl Events {
         permit: Permit<to::Invoke>,
         qualifier: Qualifier,
         event: Event,
+        tries: Tries,
     ) -> Result<(), Full> {
         let (tenant, bytes) = (permit.tenant().as_str(), event.body.len() as u64);
         let share = self.waiting.try_take(tenant, 1).ok_or(Full)?;
@@ -123,7 +143,8 @@ impl Events {
         }
         let this = Arc::clone(self);
         tokio::spawn(async move {
-            let why = this.run(&permit, &qualifier, &event).await;
+            let left = Left::of(tries, Instant::now());
+            let why = this.run(&permit, &qualifier, &event, left).await;
             if let Some(why) = why {
                 let (function, id) = (permit.function(), event.id.as_str());
                 tracing::warn!(%function, id, why, "an event was given up");
@@ -139,8 +160,8 @@ impl Events {
         permit: &Permit<to::Invoke>,
         qualifier: &Qualifier,
         event: &Event,
+        mut left: Left,
     ) -> Option<&'static str> {
-        let mut schedule = Schedule::new();
         loop {
             if permit.lapsed(&self.tokens).now_or_never().is_some() {
                 return Some("its token is gone");
@@ -149,7 +170,8 @@ impl Events {
             if tried == Tried::Done {
                 return None;
             }
-            let Some(wait) = schedule.after(tried) else { return Some("it was tried long enough") };
+            let wait = left.next(tried, Instant::now());
+            let Some(wait) = wait else { return Some("it was tried long enough") };
             // Many that found no room at once do not come back at once.
             let wait = wait.mul_f64(0.75 + random::draw() / 2.0);
             if self.stop.run_until_cancelled(sleep(wait)).await.is_none() {
@@ -214,19 +236,32 @@ fn tried(error: Option<&CallError>) -> Tried {
 mod tests {
     use super::*;
 
+    /// The seconds after which each try begins that fails like this, the first one aside.
+    fn waits(tries: Tries, tried: Tried) -> Vec<u64> {
+        let taken = Instant::now();
+        let (mut left, mut now) = (Left::of(tries, taken), taken);
+        let mut all = Vec::new();
+        while let Some(wait) = left.next(tried, now) {
+            now += wait;
+            all.push((now - taken).as_secs());
+        }
+        all
+    }
+
     #[test]
-    fn a_function_that_fails_is_tried_twice_more_and_one_without_room_for_six_hours() {
-        let mut schedule = Schedule::new();
-        let tries: Vec<Duration> = std::iter::from_fn(|| schedule.after(Tried::Failed)).collect();
-        assert_eq!(tries, AGAIN);
-        let mut schedule = Schedule::new();
-        let waits: Vec<u64> = std::iter::from_fn(|| schedule.after(Tried::NoRoom))
-            .map(|wait| wait.as_secs())
-            .collect();
-        assert_eq!(waits[..10], [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
-        let all: u64 = waits.iter().sum();
-        assert!((6 * 3600 - 300..=6 * 3600).contains(&all), "{all}");
-        assert_eq!(Schedule::new().after(Tried::Done), None);
+    fn an_event_is_tried_as_often_and_as_long_as_it_may() {
+        let usual = Tries::default();
+        let of_age = |age: u64| Tries { age: Duration::from_secs(age), ..usual };
+        assert_eq!(waits(usual, Tried::Failed), [60, 180]);
+        for (again, all) in [(0, &[][..]), (1, &[60]), (2, &[60, 180]), (9, &[60, 180])] {
+            assert_eq!(waits(Tries { again, ..usual }, Tried::Failed), all, "{again}");
+        }
+        assert_eq!(waits(of_age(179), Tried::Failed), [60]);
+        assert_eq!(waits(of_age(60), Tried::NoRoom), [1, 3, 7, 15, 31]);
+        let longest = waits(usual, Tried::NoRoom);
+        assert_eq!(longest.last().map(|last| last / 300), Some(71));
+        assert_eq!(waits(of_age(u64::from(u32::MAX)), Tried::NoRoom), longest);
+        assert!(waits(usual, Tried::Done).is_empty());
     }
 
     #[test]

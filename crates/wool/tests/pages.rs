@@ -48,10 +48,18 @@ const DIFFERENCES: &[(&str, &str)] = &[
         "PutFunctionConcurrency",
         "a limit alone: no sandbox is set aside, and the sum is not checked",
     ),
+    (
+        "PutFunctionEventInvokeConfig",
+        "destinations are kept and shown, and nothing is sent to them",
+    ),
     ("TagResource", "functions alone"),
     ("UpdateAlias", "points to a published version, not to `$LATEST`"),
     ("UpdateFunctionCode", "only of functions that this API made; no code in S3"),
     ("UpdateFunctionConfiguration", "only of functions that this API made"),
+    (
+        "UpdateFunctionEventInvokeConfig",
+        "destinations are kept and shown, and nothing is sent to them",
+    ),
     ("UpdateFunctionUrlConfig", "configured and shown; nothing is served there yet"),
 ];
 

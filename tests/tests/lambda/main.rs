@@ -40,6 +40,7 @@ fn run(file: &str) {
         ])
         .env("AWS_CONFIG_FILE", "/dev/null")
         .env("WOOL_LOG", log_of(&worker))
+        .env("WORKER_LOG", worker.site().own().join("worker.log"))
         .output()
         .unwrap();
     let words = String::from_utf8_lossy(&said.stdout).into_owned();
@@ -86,6 +87,11 @@ fn a_policy_is_kept_and_shown_with_boto3() {
 #[test]
 fn function_urls_are_configured_and_shown_with_boto3() {
     run("test_urls.py");
+}
+
+#[test]
+fn events_are_tried_as_often_and_as_long_as_was_set_with_boto3() {
+    run("test_event_invoke.py");
 }
 
 #[test]

@@ -18,6 +18,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::call::{Answer, Call, Named};
+use super::event_invoke;
 use crate::error::ApiError;
 
 /// The largest payload that an event which nobody waits for may have: the service's own limit.
@@ -146,8 +147,9 @@ fn accept(
         )));
     }
     check_json(&call.payload)?;
+    let tries = event_invoke::tries(&call.app, &permit, &named.version());
     let event = event(&call, named, asked);
-    let taken = call.app.events.accept(permit, named.version(), event);
+    let taken = call.app.events.accept(permit, named.version(), event, tries);
     taken.map_err(|Full| Fault::too_many_requests("ConcurrentInvocationLimitExceeded"))?;
     Ok(Answer::empty().status(StatusCode::ACCEPTED))
 }

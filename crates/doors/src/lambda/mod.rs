@@ -17,6 +17,7 @@ mod concurrency;
 mod configuration;
 mod deploy;
 mod environment;
+mod event_invoke;
 mod fault;
 mod functions;
 mod invoke;

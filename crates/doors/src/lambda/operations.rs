@@ -7,7 +7,8 @@ use platform::access::Action;
 
 use super::call::{Answer, Call};
 use super::{
-    account, aliases, concurrency, deploy, functions, invoke, policy, tags, urls, versions,
+    account, aliases, concurrency, deploy, event_invoke, functions, invoke, policy, tags, urls,
+    versions,
 };
 
 /// What a caller must be allowed in order to learn that an operation is not supported.
@@ -78,6 +79,12 @@ const OPERATIONS: &[Row] = operations! {
     "DeleteFunctionUrlConfig" Configure Little urls::delete,
     "GetFunctionUrlConfig" ShowFunction Little urls::get,
     "ListFunctionUrlConfigs" ShowFunction Little urls::list,
+
+    "PutFunctionEventInvokeConfig" Configure Little event_invoke::put,
+    "UpdateFunctionEventInvokeConfig" Configure Little event_invoke::update,
+    "DeleteFunctionEventInvokeConfig" Configure Little event_invoke::delete,
+    "GetFunctionEventInvokeConfig" ShowFunction Little event_invoke::get,
+    "ListFunctionEventInvokeConfigs" ShowFunction Little event_invoke::list,
 
     "PutFunctionConcurrency" Configure Little concurrency::put,
     "DeleteFunctionConcurrency" Configure Little concurrency::delete,
