@@ -38,6 +38,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("DeleteFunction", "a version goes only when no alias points to it"),
     ("GetAccountSettings", "concurrency is the number of sandboxes that the worker may have"),
     ("GetFunction", "`Code.Location` is the worker, and no archive can be fetched there"),
+    ("GetFunctionCodeSigningConfig", "no function has one"),
     ("Invoke", "a client that hangs up ends the call"),
     (
         "InvokeWithResponseStream",
@@ -52,6 +53,8 @@ const DIFFERENCES: &[(&str, &str)] = &[
         "PutFunctionEventInvokeConfig",
         "destinations are kept and shown, and nothing is sent to them",
     ),
+    ("PutFunctionRecursionConfig", "kept and shown; no loop is looked for"),
+    ("PutRuntimeManagementConfig", "`Auto` alone"),
     ("TagResource", "functions alone"),
     ("UpdateAlias", "points to a published version, not to `$LATEST`"),
     ("UpdateFunctionCode", "only of functions that this API made; no code in S3"),

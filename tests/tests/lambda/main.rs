@@ -98,3 +98,8 @@ fn events_are_tried_as_often_and_as_long_as_was_set_with_boto3() {
 fn no_more_calls_of_a_function_run_than_are_reserved_with_boto3() {
     run("test_concurrency.py");
 }
+
+#[test]
+fn settings_that_have_one_value_are_answered_with_boto3() {
+    run("test_constants.py");
+}

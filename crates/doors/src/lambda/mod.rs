@@ -15,6 +15,7 @@ mod call;
 mod code;
 mod concurrency;
 mod configuration;
+mod constants;
 mod deploy;
 mod environment;
 mod event_invoke;

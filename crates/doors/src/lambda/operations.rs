@@ -7,8 +7,8 @@ use platform::access::Action;
 
 use super::call::{Answer, Call};
 use super::{
-    account, aliases, concurrency, deploy, event_invoke, functions, invoke, policy, tags, urls,
-    versions,
+    account, aliases, concurrency, constants, deploy, event_invoke, functions, invoke, policy,
+    tags, urls, versions,
 };
 
 /// What a caller must be allowed in order to learn that an operation is not supported.
@@ -89,6 +89,12 @@ const OPERATIONS: &[Row] = operations! {
     "PutFunctionConcurrency" Configure Little concurrency::put,
     "DeleteFunctionConcurrency" Configure Little concurrency::delete,
     "GetFunctionConcurrency" ShowFunction Little concurrency::get,
+
+    "GetFunctionCodeSigningConfig" ShowFunction Little constants::code_signing,
+    "PutRuntimeManagementConfig" Configure Little constants::put_runtime_management,
+    "GetRuntimeManagementConfig" ShowFunction Little constants::get_runtime_management,
+    "PutFunctionRecursionConfig" Configure Little constants::put_recursion,
+    "GetFunctionRecursionConfig" ShowFunction Little constants::get_recursion,
 
     "ListTags" ShowFunction Little tags::list,
     "TagResource" Configure Little tags::tag,
