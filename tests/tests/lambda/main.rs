@@ -103,3 +103,8 @@ fn no_more_calls_of_a_function_run_than_are_reserved_with_boto3() {
 fn settings_that_have_one_value_are_answered_with_boto3() {
     run("test_constants.py");
 }
+
+#[test]
+fn chalice_powertools_and_mangum_work_unchanged() {
+    run("test_tools.py");
+}
