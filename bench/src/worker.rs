@@ -99,6 +99,11 @@ impl Worker {
         self.settle().await
     }
 
+    /// Opens connections ahead.
+    pub(crate) async fn connect(&self, connections: usize) -> Result<()> {
+        self.client.warm(connections).await
+    }
+
     /// Calls one function.
     pub(crate) async fn call(&self, function: &str) -> Result<Shot> {
         Ok(self.ask(function, "{}").await?.0)

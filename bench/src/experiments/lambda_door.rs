@@ -3,6 +3,8 @@
 //! Three arms on one worker: a function through our API; the same function through Lambda's; and one that Lambda's API
 //! made, which also gets AWS's context and whose log gets the lines that AWS writes around a call. The arms take turns, so
 //! that they see the same machine.
+//!
+//! Then first calls: functions that the API has just made, all called at once, each for the first time.
 
 use std::io::{Cursor, Write as _};
 
@@ -31,6 +33,15 @@ const MADE: &str = "Lambda's API, a function that it made";
 /// The function that Lambda's API makes.
 const FUNCTION: &str = "made";
 
+const FIRST: &str = "first calls, all at once";
+
+/// Functions that are made, and then called at once.
+const FUNCTIONS: usize = 50;
+
+/// The longest of their first calls, and the median, in milliseconds.
+const LONGEST: f64 = 500.0;
+const USUAL: f64 = 200.0;
+
 /// Clients at a time, where the rate is measured.
 const CLIENTS: usize = 10;
 
@@ -48,10 +59,11 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
         format!("`{NATIVE}`: `POST /run/NAME`"),
         format!("`{SAME}`: `POST /2015-03-31/functions/NAME/invocations`"),
         format!("`{MADE}`: made by `CreateFunction`; its log gets START, END and REPORT lines"),
+        format!("`{FIRST}`: {FUNCTIONS} functions that `CreateFunction` made, each in a file of its own, called over connections that were there, the first time and all at the same moment; in each of five rounds others"),
     ];
     let noops = stage.template(&functions::Noops, 1).await?;
     let worker = stage.worker_on(&noops, "worker", &[], CLIENTS).await?;
-    make(&worker).await?;
+    make(&worker, FUNCTION, 0).await?;
     let noop = functions::name(0);
     let mut arms = [
         Door { worker: &worker, name: NATIVE, path: format!("/run/{noop}") },
@@ -70,10 +82,32 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
         }
         arms.rotate_left(1);
     }
+    for round in 0..stage.amount(5, 1) {
+        let names: Vec<String> =
+            (0..FUNCTIONS).map(|number| format!("first-{round}-{number}")).collect();
+        for (number, name) in names.iter().enumerate() {
+            make(&worker, name, number + 1).await?;
+        }
+        worker.connect(FUNCTIONS).await?;
+        worker.settle().await?;
+        let arm = Firsts { worker: &worker, names };
+        run.add(closed(&arm, round, FUNCTIONS, Until::Calls(FUNCTIONS)).await?);
+    }
     worker.stop().await?;
     for arm in [SAME, MADE] {
         let compared = compared(&run, arm);
         run.comparisons.extend(compared);
+    }
+    let firsts: Vec<f64> = run.answered(FIRST).iter().map(|sample| sample.latency_ms).collect();
+    for (what, at, most) in [("longest", 1000, LONGEST), ("p50", 500, USUAL)] {
+        let ours = quantile(&firsts, at);
+        run.comparisons.push(Comparison {
+            what: format!("{what} of {FIRST}, of {FUNCTIONS} functions"),
+            paper: String::new(),
+            target: format!("≤ {most} ms"),
+            ours: format!("{ours:.1} ms"),
+            reached: ours.is_finite().then_some(ours <= most),
+        });
     }
     let plots = vec![("plot", shares(&run, [NATIVE, SAME, MADE], 2.0))];
     Ok(Measured { run, plots })
@@ -83,14 +117,15 @@ fn invocations(function: &str) -> String {
     format!("/2015-03-31/functions/{function}/invocations")
 }
 
-/// Makes a function as a client of AWS does.
-async fn make(worker: &Worker) -> Result<()> {
+/// Makes a function as a client of AWS does. The number tells its code from others'.
+async fn make(worker: &Worker, name: &str, number: usize) -> Result<()> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     zip.start_file("app.py", SimpleFileOptions::default())?;
-    zip.write_all(b"def handler(event, context):\n    return event\n")?;
+    let source = format!("NUMBER = {number}\n\n\ndef handler(event, context):\n    return event\n");
+    zip.write_all(source.as_bytes())?;
     let zip = zip.finish()?.into_inner();
     let request = json!({
-        "FunctionName": FUNCTION,
+        "FunctionName": name,
         "Runtime": worker.runtime().await?,
         "Role": "arn:aws:iam::000000000000:role/any",
         "Handler": "app.handler",
@@ -121,6 +156,28 @@ impl Target for Door<'_> {
 
     fn settle(&self) -> Pending<'_, ()> {
         self.worker.settle()
+    }
+
+    fn group(&self) -> Option<&crate::cpu::CpuGroup> {
+        self.worker.group()
+    }
+}
+
+/// Functions that were never called; each client calls its own.
+#[derive(Debug)]
+struct Firsts<'a> {
+    worker: &'a Worker,
+    names: Vec<String>,
+}
+
+impl Target for Firsts<'_> {
+    fn name(&self) -> &str {
+        FIRST
+    }
+
+    fn shoot(&self, client: usize) -> Pending<'_, Shot> {
+        let path = invocations(&self.names[client]);
+        Box::pin(async move { Ok(self.worker.post(&path, "{}").await?.0) })
     }
 
     fn group(&self) -> Option<&crate::cpu::CpuGroup> {
