@@ -187,7 +187,7 @@ pub enum CallError {
         "the handler's answer is not acceptable: it has {length} bytes, as they are sent, and at most {limit} are accepted: return less, or raise `reply_body` in the worker's configuration"
     )]
     TooLong {
-        /// Its bytes.
+        /// How many bytes it has.
         length: usize,
         /// How many are accepted.
         limit: usize,

@@ -29,11 +29,11 @@ static REGION: LazyLock<Pattern> = LazyLock::new(|| {
 /// What ARNs of this service begin with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// `aws`.
+    /// The partition of the service, such as `aws`.
     pub partition: String,
     /// `us-east-1`: two letters, a word, a digit. No other form is read.
     pub region: String,
-    /// Twelve digits.
+    /// The number of the account: twelve digits.
     pub account: String,
 }
 
@@ -179,7 +179,7 @@ impl<'a> Named<'a> {
 pub struct LayerRef {
     /// Letters, digits, `-` and `_`.
     pub name: String,
-    /// From 1.
+    /// The number of its version; the first is 1.
     pub version: Option<u64>,
 }
 

@@ -27,7 +27,7 @@ pub struct Complete {
     /// What failed: JSON, as the body of `Invoke` has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_details: Option<String>,
-    /// Base64.
+    /// The end of the log, as Base64.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_result: Option<String>,
 }

@@ -166,13 +166,13 @@ impl Fault {
         self.code
     }
 
-    /// Of HTTP.
+    /// The status of the reply.
     #[must_use]
     pub fn status(&self) -> u16 {
         self.status
     }
 
-    /// What is wrong.
+    /// The text that says what is wrong.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message

@@ -77,12 +77,12 @@ pub(crate) enum Kind {
         #[serde(flatten)]
         length: Length,
     },
-    /// 32 bits.
+    /// An integer of 32 bits.
     Integer {
         #[serde(flatten)]
         range: Range,
     },
-    /// 64 bits.
+    /// An integer of 64 bits.
     Long {
         #[serde(flatten)]
         range: Range,

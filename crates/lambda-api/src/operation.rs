@@ -9,7 +9,7 @@ use crate::model::{Kind, MODEL, Shape, Structure};
 pub struct Operation {
     /// `CreateFunction`.
     pub name: &'static str,
-    /// `POST`.
+    /// The method of its request, such as `POST`.
     pub method: &'static str,
     /// `/2015-03-31/functions/{FunctionName}`; may end in a query that tells operations apart.
     pub path: &'static str,
@@ -26,7 +26,7 @@ pub struct Operation {
 /// What stands between two slashes of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Segment {
-    /// This word.
+    /// This word and no other.
     Word(&'static str),
     /// Any, the value of this parameter.
     Label(&'static str),

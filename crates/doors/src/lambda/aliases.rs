@@ -70,7 +70,7 @@ struct AskedChange {
     revision_id: Option<String>,
 }
 
-/// `CreateAlias`.
+/// `CreateAlias`: one that is there is not changed.
 pub(super) async fn create(mut call: Call) -> Result<Answer, Fault> {
     let asked: AskedChange = call.read()?;
     let number = version(asked.function_version.as_deref().unwrap_or_default())?;
@@ -155,7 +155,7 @@ struct Asked {
     name: String,
 }
 
-/// `GetAlias`.
+/// `GetAlias`: where it points.
 pub(super) async fn get(mut call: Call) -> Result<Answer, Fault> {
     let asked: Asked = call.read()?;
     let named = call.named_whole(&asked.function_name)?;

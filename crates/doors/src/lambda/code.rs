@@ -32,7 +32,7 @@ pub(super) struct Code {
 #[derive(Debug)]
 pub(super) struct Archive {
     file: File,
-    /// Its length.
+    /// Its length in bytes.
     pub(super) bytes: u64,
     /// SHA-256, as Base64.
     pub(super) sha256: String,

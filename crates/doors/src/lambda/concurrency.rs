@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::call::{Answer, Call, Named};
 
-/// `Concurrency`.
+/// `Concurrency`, as a request says it and an answer shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Concurrency {

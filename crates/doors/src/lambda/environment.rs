@@ -33,7 +33,7 @@ const RESERVED: [&str; 20] = [
     "LAMBDA_TASK_ROOT",
 ];
 
-/// `Environment`.
+/// `Environment`, as a request says it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Environment {

@@ -34,7 +34,7 @@ fn found(call: &mut Call) -> Result<(Named, Arc<Function>), Fault> {
     Ok((named, function))
 }
 
-/// `GetFunction`.
+/// `GetFunction`: its configuration, its tags and its concurrency.
 pub(super) async fn get(mut call: Call) -> Result<Answer, Fault> {
     let (named, function) = found(&mut call)?;
     let configuration = configuration::of(&call, &function, Shown::Asked(named.qualifier.as_ref()));

@@ -21,7 +21,7 @@ use super::call::{Answer, Call, Named};
 use super::event_invoke;
 use crate::error::ApiError;
 
-/// The largest payload that an event which nobody waits for may have: the service's own limit.
+/// The largest payload of an event that no client waits for: the service's own limit.
 const EVENT_BYTES: usize = 1 << 20;
 
 /// The longest client context, as Base64: the service's own limit.
@@ -61,7 +61,7 @@ enum LogType {
     Tail,
 }
 
-/// `Invoke`.
+/// `Invoke`: waits for the result, runs an event later, or only asks whether it may.
 pub(super) async fn invoke(mut call: Call) -> Result<Answer, Fault> {
     let Asked { named, permit, target, asked } = asked(&mut call).await?;
     match asked.invocation_type {

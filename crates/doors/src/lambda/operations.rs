@@ -17,11 +17,11 @@ pub(super) const UNSUPPORTED: Action = Action::ListFunctions;
 /// What an operation's body holds, which says how large it may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Takes {
-    /// An event.
+    /// An event for a function.
     Event,
-    /// Code.
+    /// An archive with code.
     Code,
-    /// Anything else.
+    /// Anything else, which is short.
     Little,
 }
 

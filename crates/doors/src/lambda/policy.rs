@@ -228,7 +228,7 @@ struct Asked {
     qualifier: Option<String>,
 }
 
-/// `GetPolicy`.
+/// `GetPolicy`: all statements, as one text.
 pub(super) async fn get(mut call: Call) -> Result<Answer, Fault> {
     let asked: Asked = call.read()?;
     let named = call.named(&asked.function_name, asked.qualifier.as_deref())?;

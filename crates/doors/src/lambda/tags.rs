@@ -38,14 +38,14 @@ impl Asked {
     }
 }
 
-/// `ListTags`.
+/// `ListTags`, of one function.
 pub(super) async fn list(mut call: Call) -> Result<Answer, Fault> {
     let asked: Asked = call.read()?;
     let named = asked.named(&call)?;
     Answer::json(&json!({ "Tags": of(&call, &named)? }))
 }
 
-/// `TagResource`.
+/// `TagResource`: adds tags, and replaces those of the same name.
 pub(super) async fn tag(mut call: Call) -> Result<Answer, Fault> {
     let asked: Asked = call.read()?;
     let named = asked.named(&call)?;

@@ -27,7 +27,7 @@ struct Url {
     cors: Map<String, Value>,
     /// None: the service's default.
     invoke_mode: Option<String>,
-    /// RFC 3339.
+    /// When it was made, RFC 3339.
     created: String,
     modified: String,
 }

@@ -32,7 +32,7 @@ pub(crate) struct Entrance {
 /// The token that a request shows.
 #[derive(Debug)]
 pub(crate) enum Shown {
-    /// None.
+    /// The request shows no token.
     Nothing,
     /// One of the form that tokens have.
     Token(Secret),

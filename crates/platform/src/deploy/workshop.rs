@@ -25,7 +25,7 @@ use crate::deploy::progress::Progress;
 /// What a version is to be made of.
 #[derive(Debug)]
 pub struct Bundle {
-    /// Its files.
+    /// The files that it is made of.
     pub files: Files,
     /// Where the version's settings are.
     pub settings: SettingsFrom,

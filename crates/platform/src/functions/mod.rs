@@ -114,7 +114,7 @@ pub enum Over {
     /// Whatever is there.
     #[default]
     Anything,
-    /// No function.
+    /// No function of that name.
     Nothing,
     /// A function whose current version is this one.
     Version(VersionId),

@@ -270,7 +270,7 @@ impl Config {
     }
 }
 
-/// Twelve digits.
+/// Reads the number of an account: twelve digits.
 fn account<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     let text = String::deserialize(from)?;
     if text.len() == 12 && text.bytes().all(|byte| byte.is_ascii_digit()) {
