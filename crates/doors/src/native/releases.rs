@@ -2,26 +2,25 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::{FromRequestParts, RawPathParams, State};
+use axum::http::StatusCode;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
 use axum::{Extension, Json};
 use platform::access::to;
 use platform::functions::{Alias, Release, ReleaseError};
 use platform::logs::stamp;
 use sandbox::chain;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use store::AliasRow;
 use utoipa::ToSchema;
 
 use crate::App;
 use crate::error::{ApiError, ErrorBody};
-use crate::request::{Act, Budgets, Held, Permitted, body};
+use crate::request::body::Small;
+use crate::request::{Act, Permitted};
 
 /// Longest request that is read at all, in bytes.
-const REQUEST_BYTES: u64 = 16 << 10;
+pub(super) const REQUEST_BYTES: u64 = 16 << 10;
 
 /// A published version.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -129,12 +128,9 @@ pub(super) async fn publish(
     State(app): State<Arc<App>>,
     Permitted(permit): Permitted<to::Publish>,
     Extension(act): Extension<Arc<Act>>,
-    Extension(budgets): Extension<Budgets>,
-    headers: HeaderMap,
-    body: Body,
+    body: Small<REQUEST_BYTES>,
 ) -> Result<(StatusCode, Json<ReleaseSummary>), ApiError> {
-    let held = budgets.run.hold(permit.tenant().as_str());
-    let request: Option<PublishRequest> = read(&app, &headers, body, held).await?;
+    let request: Option<PublishRequest> = body.read().map_err(not_taken)?;
     let description = request.unwrap_or_default().description;
     let noted = Arc::clone(&act);
     let work = async move {
@@ -194,14 +190,11 @@ pub(super) async fn set_alias(
     State(app): State<Arc<App>>,
     Permitted(permit): Permitted<to::SetAlias>,
     Extension(act): Extension<Arc<Act>>,
-    Extension(budgets): Extension<Budgets>,
     Named(alias): Named,
-    headers: HeaderMap,
-    body: Body,
+    body: Small<REQUEST_BYTES>,
 ) -> Result<Json<AliasSummary>, ApiError> {
     let alias = alias.parse().map_err(bad_version)?;
-    let held = budgets.run.hold(permit.tenant().as_str());
-    let request: Option<AliasRequest> = read(&app, &headers, body, held).await?;
+    let request: Option<AliasRequest> = body.read().map_err(not_taken)?;
     let missing =
         || bad_version("the body names no version: {\"number\": 3} points an alias to it");
     let AliasRequest { number, canary, description } = request.ok_or_else(missing)?;
@@ -242,20 +235,9 @@ pub(super) async fn remove_alias(
     act.carry_out(work).await
 }
 
-/// Reads a request that is JSON; `null` and an empty body ask for nothing in particular.
-pub(super) async fn read<T: DeserializeOwned>(
-    app: &App,
-    headers: &HeaderMap,
-    body: Body,
-    held: Held,
-) -> Result<Option<T>, ApiError> {
-    let allowed = (REQUEST_BYTES, app.settings.client_timeout.0);
-    let (body, _held) = body::collect(headers, body, allowed, Some(held)).await?;
-    if body.is_empty() {
-        return Ok(None);
-    }
-    let bad = |error| bad_version(format!("the body is not what this path takes: {error}"));
-    serde_json::from_slice(&body).map_err(bad)
+/// The body is no JSON, or other than the path takes.
+pub(super) fn not_taken(error: serde_json::Error) -> ApiError {
+    bad_version(format!("the body is not what this path takes: {error}"))
 }
 
 /// The last name of a path: of an alias, or a version's number.

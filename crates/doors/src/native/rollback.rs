@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::{Extension, Json};
 use platform::access::to;
 use platform::deploy::progress::Silent;
@@ -15,10 +14,11 @@ use utoipa::ToSchema;
 
 use super::deploys::deploy;
 use super::functions::FunctionDetail;
-use super::releases::read;
+use super::releases::{REQUEST_BYTES, not_taken};
 use crate::App;
 use crate::error::{ApiError, ErrorBody};
-use crate::request::{Act, Budgets, Permitted};
+use crate::request::body::Small;
+use crate::request::{Act, Permitted};
 
 /// Which version is to be current again.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -45,12 +45,9 @@ pub(super) async fn roll_back(
     State(app): State<Arc<App>>,
     Permitted(permit): Permitted<to::RollBack>,
     Extension(act): Extension<Arc<Act>>,
-    Extension(budgets): Extension<Budgets>,
-    headers: HeaderMap,
-    body: Body,
+    body: Small<REQUEST_BYTES>,
 ) -> Result<Json<FunctionDetail>, ApiError> {
-    let held = budgets.run.hold(permit.tenant().as_str());
-    let request: Option<RollBackRequest> = read(&app, &headers, body, held).await?;
+    let request: Option<RollBackRequest> = body.read().map_err(not_taken)?;
     let wanted = request.unwrap_or_default().version.map_or(Earlier::Previous, Earlier::Named);
     let version = app.deployer.earlier(&permit, wanted).await?;
     deploy(app, Order::roll_back(&permit, version), Silent, act).await.map(Json)

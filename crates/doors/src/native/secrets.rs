@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::{FromRequestParts, RawPathParams, State};
+use axum::http::StatusCode;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
 use axum::{Extension, Json};
 use sandbox::chain;
 use serde::{Deserialize, Serialize};
@@ -14,7 +13,8 @@ use zeroize::Zeroizing;
 
 use crate::App;
 use crate::error::{ApiError, ErrorBody};
-use crate::request::{Act, Budgets, Permitted, body};
+use crate::request::body::Small;
+use crate::request::{Act, Permitted};
 use platform::access::to;
 use platform::logs::stamp;
 use platform::run_name;
@@ -69,21 +69,16 @@ pub(super) async fn put(
     State(app): State<Arc<App>>,
     Permitted(permit): Permitted<to::SetSecret>,
     Extension(act): Extension<Arc<Act>>,
-    Extension(budgets): Extension<Budgets>,
     Key(key): Key,
-    headers: HeaderMap,
-    body: Body,
+    body: Small<VALUE_BYTES>,
 ) -> Result<StatusCode, ApiError> {
     if run_name::is_one(permit.function().name()) {
         let message =
             "what `wool run` makes has no secrets: deploy the function under a name of its own";
         return Err(ApiError::new(StatusCode::BAD_REQUEST, "bad-secret", message));
     }
-    let allowed = (VALUE_BYTES, app.settings.client_timeout.0);
-    let held = Some(budgets.run.hold(permit.tenant().as_str()));
-    let (value, _held) = body::collect(&headers, body, allowed, held).await?;
     // Ours alone, once it has been read: it is overwritten.
-    let value = Zeroizing::new(Vec::from(value));
+    let value = Zeroizing::new(Vec::from(body.bytes));
     let work = async move {
         app.secrets.set(&permit, key, value).await?;
         Ok(StatusCode::NO_CONTENT)

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::{Extension, Json};
 use sandbox::chain;
 use serde::{Deserialize, Serialize};
@@ -14,7 +13,8 @@ use utoipa::ToSchema;
 
 use crate::App;
 use crate::error::{ApiError, ErrorBody};
-use crate::request::{Act, Budgets, Permitted, body};
+use crate::request::body::Small;
+use crate::request::{Act, Permitted};
 use function::Label;
 use platform::access::{NewToken, Patterns, Scope, Secret, Token, TokenError, to};
 use platform::logs::stamp;
@@ -139,14 +139,9 @@ pub(super) async fn create(
     State(app): State<Arc<App>>,
     Permitted(permit): Permitted<to::CreateToken>,
     Extension(act): Extension<Arc<Act>>,
-    Extension(budgets): Extension<Budgets>,
-    headers: HeaderMap,
-    body: Body,
+    body: Small<REQUEST_BYTES>,
 ) -> Result<(StatusCode, Json<TokenMade>), ApiError> {
-    let allowed = (REQUEST_BYTES, app.settings.client_timeout.0);
-    let held = Some(budgets.run.hold(permit.tenant().as_str()));
-    let (body, _held) = body::collect(&headers, body, allowed, held).await?;
-    let request: TokenRequest = serde_json::from_slice(&body).map_err(|error| {
+    let request: TokenRequest = serde_json::from_slice(&body.bytes).map_err(|error| {
         let message = format!("the body does not ask for a token: {error}");
         ApiError::new(StatusCode::BAD_REQUEST, "bad-token", message)
     })?;

@@ -18,13 +18,14 @@ use std::time::Duration;
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::{FromRequest, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Frame, SizeHint};
+use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
 
 use super::budget::{Budgets, Held};
@@ -239,6 +240,45 @@ pub(crate) async fn read_small_first(
             next.run(Request::from_parts(parts, Body::from(bytes))).await
         }
         Err(error) => error.into_response(),
+    }
+}
+
+/// The whole body of a request that takes so many bytes at most. It counts as it is held here, and once: what was read first
+/// is counted already.
+#[derive(Debug)]
+pub(crate) struct Small<const BYTES: u64> {
+    /// The body.
+    pub(crate) bytes: Bytes,
+    _counted: Option<Arc<Held>>,
+    _held: Option<Held>,
+}
+
+impl<const BYTES: u64> FromRequest<Arc<App>> for Small<BYTES> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, ApiError> {
+        let (parts, body) = request.into_parts();
+        let counted = parts.extensions.get::<Arc<Held>>().cloned();
+        let tenant =
+            parts.extensions.get::<Grant>().map_or("", |grant| grant.requester().tenant.as_str());
+        let budgets = parts.extensions.get::<Budgets>().filter(|_| counted.is_none());
+        let held = budgets.map(|budgets| budgets.run.hold(tenant));
+        let allowed = (BYTES, app.settings.client_timeout.0);
+        let (bytes, held) = collect(&parts.headers, body, allowed, held).await?;
+        Ok(Self { bytes, _counted: counted, _held: held })
+    }
+}
+
+impl<const BYTES: u64> Small<BYTES> {
+    /// What the body says, as JSON; nothing, where it is empty or `null`.
+    ///
+    /// # Errors
+    /// Those of the JSON.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> serde_json::Result<Option<T>> {
+        if self.bytes.is_empty() {
+            return Ok(None);
+        }
+        serde_json::from_slice(&self.bytes)
     }
 }
 
