@@ -105,6 +105,52 @@ async fn whoever_reaches_for_another_tenants_functions_leaves_a_line() {
 }
 
 #[tokio::test]
+async fn what_is_done_by_lambdas_api_is_written_down_as_what_it_is() {
+    let world = World::new().await;
+    world.deploy("f", "module = echo").await;
+    let scopes = json!({ "name": "a", "tenant": "acme", "scopes": ["invoke"] });
+    let token = world.token(scopes).await;
+    let function = "/2015-03-31/functions/f";
+    let ours = async |method: Method, path: &str, body: &str| {
+        exchange(&world.unix, method, path, body.to_owned()).await.status.as_u16()
+    };
+    let versions = format!("{function}/versions");
+    assert_eq!(ours(Method::POST, &versions, "{}").await, 201);
+    let alias = json!({ "Name": "live", "FunctionVersion": "1" }).to_string();
+    assert_eq!(ours(Method::POST, &format!("{function}/aliases"), &alias).await, 201);
+    assert_eq!(ours(Method::DELETE, &format!("{function}?Qualifier=1"), "").await, 409);
+    assert_eq!(ours(Method::DELETE, &format!("{function}/aliases/live"), "").await, 204);
+    let tags = "/2017-03-31/tags/arn:aws:lambda:us-east-1:000000000000:function:f";
+    assert_eq!(ours(Method::POST, tags, r#"{"Tags": {"a": "b"}}"#).await, 204);
+    assert_eq!(ours(Method::POST, tags, r#"{"Tags": "#).await, 400);
+    let stranger = world.tcp.clone().with_token(Some(token.clone()));
+    let stranger = stranger.for_tenant(Some("emca".parse().unwrap()));
+    for client in [&world.tcp.clone().with_token(Some(token)), &stranger] {
+        let refused = exchange(client, Method::DELETE, function, "").await;
+        assert_eq!(refused.status, 403);
+    }
+    let called = format!("{function}/invocations");
+    assert_eq!(exchange(&stranger, Method::POST, &called, "").await.status, 403);
+    let all = actions(&world).await;
+    assert_eq!(
+        told(&all[2..]),
+        [
+            "us: publish version f 1 ok",
+            "us: set alias f live ok",
+            "us: remove version f 1 ResourceConflictException",
+            "us: remove alias f live ok",
+            "us: configure f - ok",
+            "us: configure - - SerializationException",
+            "token a: remove f - AccessDeniedException",
+            "token a: remove f - AccessDeniedException",
+            "token a: Invoke f - AccessDeniedException",
+        ]
+    );
+    assert_eq!(all[10]["tenant"], "emca");
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn what_a_tenants_token_does_is_kept_apart_from_what_administrators_do() {
     let world = World::new().await;
     let ci = json!({ "name": "ci", "tenant": "acme", "scopes": ["deploy"] });
