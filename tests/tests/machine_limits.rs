@@ -106,7 +106,37 @@ fn a_function_that_is_reset_has_its_memory_once() {
         assert_eq!(reply.json(), 20 << 20);
         let refused = worker.run("function", &json!({"more": 80}));
         assert_eq!(refused.status, 502, "{}", refused.text());
-        assert!(refused.error().contains("MemoryError"), "{}", refused.error());
+        let told = "it reached its memory limit";
+        assert!(refused.error().contains(told), "{}", refused.error());
+    }
+    worker.assert_well();
+}
+
+#[test]
+fn a_machine_that_touches_too_much_memory_ends_as_a_container_does() {
+    if !can_run_machines() {
+        return;
+    }
+    let worker = Site::new().up();
+    let source = "import mmap\n\
+         def handler(event, context):\n    \
+         all = mmap.mmap(-1, 1 << 30)\n    \
+         all[event['at']] = 7\n    \
+         for at in range(0, event['bytes'], 4096): all[at] = 1\n    \
+         return all[event['at']]\n";
+    let container =
+        format!("# /// script\n# [tool.lambswool]\n# memory = \"64MB\"\n# ///\n{source}");
+    let machine = in_machine(&["memory = \"64MB\""], source);
+    for (name, source) in [("container", &container), ("machine", &machine)] {
+        drop(worker.deploy(name, source).expect(201));
+        for _ in 0..2 {
+            let event = json!({"at": 900 << 20, "bytes": 16 << 20});
+            assert_eq!(worker.run(name, &event).expect(200).json(), 7, "{name}");
+            let refused = worker.run(name, &json!({"at": 5, "bytes": 128 << 20}));
+            assert_eq!(refused.status, 502, "{name}: {}", refused.text());
+            let told = "it reached its memory limit";
+            assert!(refused.error().contains(told), "{name}: {}", refused.error());
+        }
     }
     worker.assert_well();
 }

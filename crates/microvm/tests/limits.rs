@@ -44,6 +44,15 @@ fn go_on(process: &mut Process, memory: u64, scratch: u64) -> i32 {
     status
 }
 
+/// As [`go_on`], for one that ends because it touches too much memory. How many bytes it said
+/// before.
+fn until_exhausted(process: &mut Process, memory: u64, scratch: u64) -> usize {
+    process.limit(memory, scratch, 10_000);
+    process.feed(b"x");
+    assert_eq!(process.run().unwrap(), Pause::OutOfMemory);
+    process.take_said().len()
+}
+
 /// Runs a program that first waits on its channel, from then on with so much memory and scratch.
 /// Its exit status.
 fn run(source: &str, memory: u64, scratch: u64) -> Option<(i32, Process)> {
@@ -54,17 +63,17 @@ fn run(source: &str, memory: u64, scratch: u64) -> Option<(i32, Process)> {
 
 #[test]
 fn memory_that_a_guest_hides_still_counts() {
-    // Returns how many pieces of four megabytes it got.
+    // Says a byte for each piece of four megabytes.
     let source = r#"
         for (int count = 0; count < 60; count++) {
             char *piece = mmap(0, 4 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-            if (piece == MAP_FAILED) return errno == ENOMEM ? count : 90;
+            if (piece == MAP_FAILED) return 90;
             memset(piece, 1, 4 << 20);
-            if (mprotect(piece, 4 << 20, PROT_NONE)) return 91;
+            if (mprotect(piece, 4 << 20, PROT_NONE) || write(3, "", 1) != 1) return 91;
         }
         return 92;"#;
-    let Some((status, _)) = run(source, 32 << 20, 1 << 20) else { return };
-    assert_eq!(status, 8);
+    let Some(host) = kvm() else { return };
+    assert_eq!(until_exhausted(&mut idle(&host, "", source).0, 32 << 20, 1 << 20), 8);
 }
 
 /// Whether this host has huge pages for those who ask; said if not.
@@ -172,35 +181,33 @@ fn who_makes_many_ranges_of_huge_pages_takes_few_mappings_of_the_host() {
 
 #[test]
 fn what_grows_by_moving_counts_once_and_holds_what_it_held() {
-    // Returns how many of 64 megabytes it got, as something that grows by an eighth each time and
-    // cannot stay where it is.
+    // Says a byte for each megabyte of something that grows by an eighth each time and cannot stay
+    // where it is.
     let source = r#"
-        unsigned long now = 1 << 20, more;
+        unsigned long now = 1 << 20, more, said = 0;
         unsigned *all = mmap(0, now, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         for (unsigned long at = 0; at < now / 4; at += 512) all[at] = at + 1;
         for (;; now = more) {
             more = (now + now / 8 + 4095) & ~4095ul;
             mmap((char *)all + now, 4096, 0, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
             unsigned *grown = mremap(all, now, more, MREMAP_MAYMOVE);
-            if (grown == MAP_FAILED) break;
+            if (grown == MAP_FAILED) return 94;
             if (grown == all) return 91;
             all = grown;
             for (unsigned long at = now / 4; at < more / 4; at += 512) { if (all[at]) return 92; all[at] = at + 1; }
             for (unsigned long at = 0; at < more / 4; at += 512) if (all[at] != at + 1 || all[at + 1]) return 93;
-        }
-        if (errno != ENOMEM) return 94;
-        for (unsigned long at = 0; at < now / 4; at += 512) if (all[at] != at + 1) return 95;
-        return now >> 20;"#;
+            for (; said < more >> 20; said++) if (write(3, "", 1) != 1) return 95;
+        }"#;
     let Some(host) = kvm() else { return };
     let (mut process, _files) = idle(&host, "", source);
     // At most an eighth is missing.
-    let fits = |status: i32| (57..=64).contains(&status);
-    let status = go_on(&mut process, 64 << 20, 1 << 20);
-    assert!(fits(status), "{status}");
+    let fits = |megabytes: usize| (56..=64).contains(&megabytes);
+    let got = until_exhausted(&mut process, 64 << 20, 1 << 20);
+    assert!(fits(got), "{got}");
     let (process, _files) = idle(&host, "", source);
     let template = Template::seal(process).unwrap();
-    let status = go_on(&mut template.spawn(&host).unwrap(), 64 << 20, 1 << 20);
-    assert!(fits(status), "{status} in a clone");
+    let got = until_exhausted(&mut template.spawn(&host).unwrap(), 64 << 20, 1 << 20);
+    assert!(fits(got), "{got} in a clone");
 }
 
 #[test]
@@ -361,34 +368,42 @@ fn untaken_output_is_bounded_also_in_many_small_writes() {
 #[test]
 fn memory_of_its_templates_that_a_clone_hides_counts() {
     let Some(host) = kvm() else { return };
-    let first = "char *shared = mmap(0, 64 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);";
-    // Returns how many further pieces of eight megabytes it got.
+    let first = "char *shared = mmap(0, 64 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); memset(shared, 1, 64 << 20);";
+    // Says a byte for each further piece of eight megabytes.
     let second = r#"
         if (munmap(shared, 64 << 20)) return 90;
         /* The template's bytes must not show: each page is made a page of zeros, and the clone's own. */
         const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
         if (mmap(shared, 64 << 20, PROT_NONE, flags, -1, 0) != shared) return 91;
         for (int count = 0; count < 60; count++) {
-            if (mmap(0, 8 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED) return errno == ENOMEM ? count : 92;
+            char *piece = mmap(0, 8 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            if (piece == MAP_FAILED) return 92;
+            memset(piece, 1, 8 << 20);
+            if (write(3, "", 1) != 1) return 94;
         }
         return 93;"#;
     let template = Template::seal(idle(&host, first, second).0).unwrap();
     let mut clone = template.spawn(&host).unwrap();
-    assert_eq!(go_on(&mut clone, 32 << 20, 1 << 20), 4);
+    assert_eq!(until_exhausted(&mut clone, 32 << 20, 1 << 20), 4);
 }
 
-/// Takes 24 megabytes between two waits; then says how many further pieces of four there are.
+/// Touches 24 megabytes between two waits; then says whether scratch is full, and a byte for each
+/// further piece of four.
 const TAKES_TWICE: [&str; 2] = [
     "char *piece;",
     r#"
-        if (mmap(0, 24 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED) return 90;
+        piece = mmap(0, 24 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (piece == MAP_FAILED) return 90;
+        memset(piece, 1, 24 << 20);
         int file = open("/tmp/file", O_CREAT | O_RDWR, 0600);
         read(3, &byte, 1);
         static char block[30000];
-        int written = write(file, block, sizeof block);
+        if (write(file, block, sizeof block) != sizeof block) write(3, "full", 4);
         for (int count = 0; count < 60; count++) {
             piece = mmap(0, 4 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-            if (piece == MAP_FAILED) return (errno == ENOMEM ? count : 92) + (written == sizeof block ? 0 : 100);
+            if (piece == MAP_FAILED) return 92;
+            memset(piece, 1, 4 << 20);
+            if (write(3, "", 1) != 1) return 94;
         }
         return 93;"#,
 ];
@@ -405,12 +420,12 @@ fn a_clone_of_a_clone_has_its_memory_once() {
     let loaded = Template::seal_clone(loaded, &Scanner::open().unwrap()).unwrap();
     assert_eq!(loaded.given(), template.given());
     let mut clone = loaded.spawn(&host).unwrap();
-    assert_eq!(go_on(&mut clone, 32 << 20, 1 << 20), 2);
+    assert_eq!(until_exhausted(&mut clone, 32 << 20, 1 << 20), 2);
     // Who may have more has more, and who may have less than was taken has nothing.
     let mut clone = loaded.spawn(&host).unwrap();
-    assert_eq!(go_on(&mut clone, 40 << 20, 1 << 20), 4);
+    assert_eq!(until_exhausted(&mut clone, 40 << 20, 1 << 20), 4);
     let mut clone = loaded.spawn(&host).unwrap();
-    assert_eq!(go_on(&mut clone, 16 << 20, 1 << 20), 0);
+    assert_eq!(until_exhausted(&mut clone, 16 << 20, 1 << 20), 0);
 }
 
 #[test]
@@ -423,10 +438,11 @@ fn a_reset_leaves_a_clone_its_own_limits() {
     let mut clone = template.spawn(&host).unwrap();
     clone.limit(28 << 20, 20_000, 64);
     for _ in 0..2 {
-        for pause in [Pause::Idle, Pause::Exited(101)] {
+        for pause in [Pause::Idle, Pause::OutOfMemory] {
             clone.feed(b"x");
             assert_eq!(clone.run().unwrap(), pause);
         }
+        assert_eq!(clone.take_said().len(), "full".len() + 1);
         clone = template.reset(clone, &scanner).unwrap().0;
     }
 }

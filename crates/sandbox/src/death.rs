@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Death {
-    /// The kernel killed it because it reached its memory limit.
+    /// It was killed because it reached its memory limit.
     OutOfMemory,
     /// A signal ended it.
     Signal(i32),

@@ -149,7 +149,7 @@ pub(crate) const ALL: &[Attack] = &[
     code("single steps", "9c48810c24000100009d90c3", REFUSED),
     code("calling the hypervisor", "0f01c1c3", &["got -1", "SIGSEGV", "SIGILL"]),
     code("calling the hypervisor, AMD's way", "0f01d9c3", &["got -1", "SIGSEGV", "SIGILL"]),
-    inner("memory without end", "memory", &["MemoryError"]),
+    inner("memory without end", "memory", &["it reached its memory limit"]),
     inner("descriptors without end", "open_files", &["EMFILE"]),
     inner("threads without end", "threads", &["RuntimeError"]),
     inner("scratch without end", "scratch", &["ENOSPC"]),

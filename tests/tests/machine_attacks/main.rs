@@ -43,12 +43,18 @@ fn in_machine(settings: &str) -> String {
     )
 }
 
+/// What the caller of a machine is told that took too much memory.
+const NO_MEMORY: &str = "it reached its memory limit";
+
 /// What an attack has come to: what the handler says, or how its machine ended.
 fn outcome(reply: &Reply) -> String {
     if reply.status == 200 {
         return said(&reply.json());
     }
     let error = reply.error();
+    if error.contains(NO_MEMORY) {
+        return NO_MEMORY.to_owned();
+    }
     let signal = error.find("killed by ").map(|at| {
         let words = error[at + "killed by ".len()..].split(|c: char| !c.is_ascii_alphanumeric());
         words.take(1).collect::<String>()

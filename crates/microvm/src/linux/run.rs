@@ -5,7 +5,7 @@
 //!              ▲  ├──► Pause::Spoke    it wrote to its channel: take that, run again
 //!              │  └──► Pause::Stopped  its stopper asked for it: run again
 //!              └──────┘
-//!                 └──► Pause::Exited | Killed                 over
+//!                 └──► Pause::Exited | Killed | OutOfMemory   over
 //! ```
 //!
 //! An idle process stands before its `read`, with nothing half done: there it can be frozen.
@@ -30,7 +30,8 @@ use crate::memory::ring0::PATCHED;
 const MAX_CALLS: u64 = 1024;
 
 impl Process {
-    /// Runs the process until it pauses. Not after [`Pause::Exited`] or [`Pause::Killed`].
+    /// Runs the process until it pauses. Not after [`Pause::Exited`],
+    /// [`Pause::Killed`] or [`Pause::OutOfMemory`].
     ///
     /// # Errors
     /// When the machine is lost.
@@ -58,6 +59,8 @@ impl Process {
             let Kernel { threads, alarm, .. } = &self.kernel;
             let moments = [threads.end_of_turn(), alarm.at(), timers::due(self)];
             running.interrupt_at(moments.into_iter().flatten().min())?;
+            let free = self.kernel.tree.lend(self.space.borrowed());
+            self.space.borrow(free);
             let pause = match self.vcpu.run(&mut self.space)? {
                 Exit::Stopped => {
                     running.was_interrupted();
@@ -76,6 +79,9 @@ impl Process {
                     self.deliver(Fault { vector: 13, code: 0, address: 0, rip, rsp, rflags })
                 }
             };
+            if self.space.is_exhausted() {
+                return Ok(Pause::OutOfMemory);
+            }
             if let Some(pause) = pause {
                 return Ok(pause);
             }
@@ -104,7 +110,7 @@ impl Process {
         if is_owed {
             deferred::settle(self);
         }
-        is_owed || self.space.grow(address)
+        is_owed || self.space.supply(address)
     }
 
     fn serve(&mut self, site: Option<u64>) -> Result<Option<Pause>, ProcessError> {
@@ -114,7 +120,6 @@ impl Process {
         }
         self.calls += 1;
         self.kernel.threads.begin_call();
-        self.space.reach(registers.rsp);
         let number = registers.rax;
         let arguments = [
             registers.rdi,

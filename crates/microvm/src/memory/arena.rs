@@ -248,10 +248,18 @@ impl Arena {
 
     /// Fills given-back pages with zeros where they are the frozen arena's again, in a clone: a
     /// later mapping of the address must not show the template's bytes.
-    pub fn zero_on_reuse(&mut self, range: Range<u64>) {
-        for part in self.inherited(range) {
+    pub(crate) fn zero_on_reuse(&mut self, range: Range<u64>) {
+        for part in self.stale(range) {
             self.bytes_mut(part).fill(0);
         }
+    }
+
+    /// The parts of a range in which a clone shows bytes of its origin's, unless it wrote there.
+    /// Elsewhere the origin is zero.
+    pub(crate) fn stale(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        let Some(origin) = self.origin() else { return Vec::new() };
+        let parts = self.inherited(range).into_iter();
+        parts.flat_map(|part| origin.filled(part.clone()).unwrap_or_else(|_| vec![part])).collect()
     }
 
     /// The parts of a range in which a clone shares pages with its origin.

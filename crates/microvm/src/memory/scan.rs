@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 
 use crate::mutant::{self, Mutant};
 
@@ -18,6 +19,8 @@ const MAX_RANGES: usize = 512;
 const FILE: u64 = 1 << 2;
 const PRESENT: u64 = 1 << 3;
 const SWAPPED: u64 = 1 << 4;
+/// A page of the kernel's that is zero, for all that was only read.
+const ZERO: u64 = 1 << 5;
 const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
 
 /// `struct pm_scan_arg`.
@@ -48,9 +51,9 @@ struct PageRegion {
 }
 
 /// Asks about the page tables of this process.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Scanner {
-    pagemap: File,
+    pagemap: Arc<File>,
     /// Ranges of one ioctl's list. Each walk has a list of its own: clones are many, and most of
     /// them wait.
     room: usize,
@@ -62,7 +65,8 @@ impl Scanner {
     /// # Errors
     /// When the file cannot be opened.
     pub fn open() -> io::Result<Self> {
-        Ok(Self { pagemap: File::open("/proc/self/pagemap")?, room: MAX_RANGES })
+        let pagemap = Arc::new(File::open("/proc/self/pagemap")?);
+        Ok(Self { pagemap, room: MAX_RANGES })
     }
 
     /// With a shorter list, so that walks stop early.
@@ -79,6 +83,14 @@ impl Scanner {
     /// ENOTTY before Linux 6.7.
     pub fn private(&self, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
         self.walk(range, (FILE, FILE))
+    }
+
+    /// As [`Scanner::private`], without the pages that were only read and are zero.
+    ///
+    /// # Errors
+    /// ENOTTY before Linux 6.7.
+    pub(crate) fn touched(&self, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
+        self.walk(range, (FILE | ZERO, FILE | ZERO))
     }
 
     /// The pages that exist in a range of this process's addresses, private or not.

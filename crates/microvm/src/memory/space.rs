@@ -10,10 +10,10 @@
 
 mod journal;
 mod limits;
+mod promises;
 mod resize;
 mod rewind;
 mod saved;
-mod stacks;
 mod units;
 
 use std::io;
@@ -29,6 +29,7 @@ use crate::memory::layout::{
 };
 use crate::memory::regions::Regions;
 use crate::memory::rights::Rights;
+use crate::memory::scan::Scanner;
 use crate::memory::tables;
 use journal::Journal;
 pub use rewind::Reset;
@@ -51,8 +52,14 @@ pub struct Space {
     journal: Journal,
     /// Bytes that may count as memory.
     limit: u64,
+    /// Bytes beyond the limit that memory may borrow from scratch.
+    loan: u64,
     /// The guest's own limit (`RLIMIT_AS`), for which inaccessible mappings count, too.
     own_limit: u64,
+    /// Tells which pages of a clone hold anything.
+    scanner: Option<Scanner>,
+    /// Whether the guest touched more than it may have.
+    exhausted: bool,
 }
 
 /// The state of an address space, beside the arena's bytes.
@@ -64,8 +71,8 @@ pub(crate) struct SpaceState {
     /// The regions that are shared but show no file: their bytes stay until they are unmapped. All
     /// are noted with the same rights.
     shared: Regions,
-    /// The regions that are stacks of threads and have no memory yet.
-    stacks: Regions,
+    /// The memory that is mapped and has no pages yet.
+    promised: Regions,
     break_start: u64,
     break_now: u64,
     /// The units in which something is or was mapped.
@@ -79,6 +86,15 @@ pub(crate) struct SpaceState {
     /// Bytes that counted when the first machine of this line was frozen. A clone that is frozen in
     /// its turn passes the number on: what it has mapped itself counts for its clones.
     pub(crate) given: Option<u64>,
+}
+
+/// When a mapping takes memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pages {
+    /// When it is touched, if there is no room for all of it.
+    OnTouch,
+    /// At once: the monitor fills it.
+    AtOnce,
 }
 
 /// The address of a new mapping.
@@ -120,7 +136,9 @@ impl Space {
     }
 
     pub(crate) fn of(arena: Arena, state: SpaceState) -> Self {
-        Self { arena, state, journal: Journal::default(), limit: u64::MAX, own_limit: u64::MAX }
+        let journal = Journal::default();
+        let (limit, own_limit) = (u64::MAX, u64::MAX);
+        Self { arena, state, journal, limit, loan: 0, own_limit, scanner: None, exhausted: false }
     }
 
     /// A clone of a frozen address space.
@@ -138,13 +156,15 @@ impl Space {
     /// When the host refuses.
     pub(crate) fn freeze(mut self) -> io::Result<(Arc<FrozenArena>, SpaceState)> {
         for (range, rights) in self.state.regions.iter() {
-            let whole = range.start.next_multiple_of(BLOCK)..range.end & !(BLOCK - 1);
-            if !whole.is_empty() {
-                tables::set(&mut self.arena, whole, rights)?;
+            for part in self.state.present(range) {
+                let whole = part.start.next_multiple_of(BLOCK)..part.end & !(BLOCK - 1);
+                if !whole.is_empty() {
+                    tables::set(&mut self.arena, whole, rights)?;
+                }
             }
         }
-        let regions = &self.state.regions;
-        self.arena.collapse(0..USER_END, |block| regions.counted_in(block))?;
+        let state = &self.state;
+        self.arena.collapse(0..USER_END, |block| state.counted_in(block))?;
         let break_end = self.state.break_now.next_multiple_of(BLOCK).max(PROGRAM);
         let break_growth = if self.state.regions.touch(break_end..BREAK_END) {
             BREAK_END..BREAK_END
@@ -187,11 +207,26 @@ impl Space {
         (self.state.floor, self.state.huge) = (start, start);
     }
 
-    /// `mmap` without a file: `length` bytes of zeros. Returns the address.
+    /// `mmap` without a file: `length` bytes of zeros. Returns the address. What is beyond the
+    /// limit has no memory until it is touched.
     ///
     /// # Errors
     /// Those of `mmap(2)`.
     pub fn map(&mut self, place: Place, length: u64, rights: Rights) -> Result<u64, Errno> {
+        self.map_for(Pages::OnTouch, place, length, rights)
+    }
+
+    /// The same; `pages` tells when memory is taken.
+    ///
+    /// # Errors
+    /// Those of `mmap(2)`.
+    pub(crate) fn map_for(
+        &mut self,
+        pages: Pages,
+        place: Place,
+        length: u64,
+        rights: Rights,
+    ) -> Result<u64, Errno> {
         let length = page_up(length);
         if length == 0 {
             return Err(Errno::INVAL);
@@ -225,30 +260,36 @@ impl Space {
                 start
             }
         };
-        self.grant(start..start + length, rights)?;
+        self.grant(pages, start..start + length, rights)?;
         Ok(start)
     }
 
     /// Maps a range that is free.
-    fn grant(&mut self, range: Range<u64>, rights: Rights) -> Result<(), Errno> {
+    fn grant(&mut self, pages: Pages, range: Range<u64>, rights: Rights) -> Result<(), Errno> {
         self.check_count(1)?;
-        self.check_own_room(range.end - range.start)?;
-        // Inaccessible pages hold nothing, unless a clone has to put zeros in the place of its
-        // template's pages: those zeros are its own memory.
-        let hidden = if rights.count() { Vec::new() } else { self.arena.inherited(range.clone()) };
-        let held = if rights.count() { std::slice::from_ref(&range) } else { &hidden[..] };
-        let more: u64 = held.iter().map(|part| part.end - part.start).sum();
-        if more > 0 {
-            self.check_room(more)?;
-        }
+        let length = range.end - range.start;
+        self.check_own_room(length)?;
+        // A clone puts zeros in the place of its template's pages: they are its own memory,
+        // accessible or not.
+        let zeros = self.arena.stale(range.clone());
+        let is_present = rights.count() && (pages == Pages::AtOnce || length <= self.room());
+        let more = match is_present {
+            true => length,
+            false => zeros.iter().map(|part| part.end - part.start).sum(),
+        };
+        self.make_room(more)?;
         self.arena.zero_on_reuse(range.clone());
         self.state.regions.set(range.clone(), rights);
-        for part in hidden {
-            self.state.regions.set(part, Rights::HIDDEN);
-        }
-        // A range that cannot be written yet, as a thread's stack at first, will hardly be touched
-        // all over.
-        if rights.allow(Rights::WRITE) {
+        if !rights.count() {
+            for part in zeros {
+                self.state.regions.set(part, Rights::HIDDEN);
+            }
+        } else if !is_present {
+            self.state.promised.set(range.clone(), promises::PROMISED);
+            zeros.into_iter().for_each(|part| self.state.promised.clear(part));
+        } else if rights.allow(Rights::WRITE) {
+            // A range that cannot be written yet, as a thread's stack at first, will hardly be
+            // touched all over.
             self.arena.hold_on_huge(&self.whole_blocks(&range));
         }
         self.enter(range, rights)
@@ -257,7 +298,7 @@ impl Space {
     /// The blocks of a range, without those at its ends that do not count as memory throughout.
     fn whole_blocks(&self, range: &Range<u64>) -> Range<u64> {
         let (mut start, mut end) = (range.start / BLOCK * BLOCK, range.end.next_multiple_of(BLOCK));
-        let counts = |block: Range<u64>| self.state.regions.counted_in(block) == BLOCK;
+        let counts = |block: Range<u64>| self.state.counted_in(block) == BLOCK;
         if !counts(start..start + BLOCK) {
             start += BLOCK;
         }
@@ -305,7 +346,7 @@ impl Space {
         self.state.regions.clear(range.clone());
         self.state.files.clear(range.clone());
         self.state.shared.clear(range.clone());
-        self.state.stacks.clear(range);
+        self.state.promised.clear(range);
         for part in parts {
             self.enter(part.clone(), Rights::NONE)?;
             self.arena.discard(part).map_err(refused)?;
@@ -332,24 +373,22 @@ impl Space {
             self.protect(start, hole - start, rights)?;
             return Err(Errno::NOMEM);
         }
-        let promised = self.to_promise(&range, rights);
-        let (whole, range) = (range.clone(), promised.as_ref().map_or(start, |it| it.end)..end);
         let parts: Vec<_> = self.state.regions.inside(range.clone()).collect();
         self.check_count(self.cuts(&parts, rights))?;
-        let uncounted = parts.iter().filter(|(_, now)| !now.count());
-        let more = uncounted.map(|(part, _)| part.end - part.start).sum();
-        if rights.count() && more > 0 {
-            self.check_room(more)?;
-        }
+        let stack = self.lower_stack(&range, rights);
+        let new = parts.iter().filter(|(_, now)| rights.count() && !now.count());
+        let new: Vec<_> = new.map(|(part, _)| part.start.max(stack.end)..part.end).collect();
+        let more: u64 = new.iter().map(|part| part.end - part.start).sum();
         let shrinking = parts.iter().filter(|(_, now)| now.shrink_to(rights));
         let shrinking = shrinking.map(|(part, _)| part.clone());
         let shrinking = shrinking.reduce(|all, part| all.start..part.end);
         for (part, now) in parts {
             self.state.regions.set(part, now.turned_into(rights));
         }
-        self.state.stacks.clear(whole);
-        if let Some(promised) = promised {
-            self.state.stacks.set(promised, stacks::PROMISED);
+        self.end_reservations(&range);
+        let promised = if more > self.room() { new } else { Vec::new() };
+        for part in promised.into_iter().chain([stack]).filter(|part| !part.is_empty()) {
+            self.state.promised.set(part, promises::PROMISED);
         }
         self.enter(range, rights)?;
         shrinking.map_or(Ok(()), |range| self.arena.flush(range).map_err(refused))
@@ -379,11 +418,8 @@ impl Space {
         }
         for range in self.state.shared.gaps(range) {
             self.arena.discard(range.clone()).map_err(refused)?;
-            // Pages that were never accessible are zero in the template, too: zeros of a clone's
-            // own would not count.
-            for (part, _) in self.state.regions.inside(range).filter(|(_, rights)| rights.count()) {
-                self.arena.zero_on_reuse(part);
-            }
+            self.arena.zero_on_reuse(range.clone());
+            self.promise_if_short(&range)?;
         }
         Ok(())
     }
@@ -396,6 +432,11 @@ impl Space {
     /// Whether any byte of a range is shared without a file.
     pub(crate) fn is_shared(&self, range: Range<u64>) -> bool {
         self.state.shared.touch(range)
+    }
+
+    /// Whether a range is mapped, and counts as memory all over.
+    pub(crate) fn is_present(&self, range: &Range<u64>) -> bool {
+        self.state.counted_in(range.clone()) == range.end - range.start
     }
 
     /// Notes the file that a range just mapped shows.
@@ -432,12 +473,9 @@ impl Space {
     /// # Errors
     /// EFAULT when the guest itself could not write all of it.
     pub fn write(&mut self, start: u64, length: u64) -> Result<&mut [u8], Errno> {
-        let mut checked = self.checked(start, length, Rights::WRITE);
-        if let (Err(Errno::FAULT), Some(end)) = (&checked, start.checked_add(length)) {
-            self.keep_promises(&(start..end));
-            checked = self.checked(start, length, Rights::WRITE);
-        }
-        Ok(self.arena.bytes_mut(checked?))
+        let range = self.checked(start, length, Rights::WRITE)?;
+        self.keep_promises(range.clone())?;
+        Ok(self.arena.bytes_mut(range))
     }
 
     fn checked(&self, start: u64, length: u64, wanted: Rights) -> Result<Range<u64>, Errno> {
@@ -456,7 +494,9 @@ impl Space {
         }
         self.state.units.cover(&range);
         self.journal.note(&self.arena, &range);
-        tables::set(&mut self.arena, range, rights).map_err(refused)
+        let parts = self.state.present(range);
+        let set = |part| tables::set(&mut self.arena, part, rights);
+        parts.into_iter().try_for_each(set).map_err(refused)
     }
 }
 

@@ -37,7 +37,7 @@ pub struct Tree {
     /// By number, from 1 on: the directory that the branch covers, and the branch.
     branches: Vec<Option<(NodeId, Arc<Branch>)>>,
     scratch: Vec<Option<Node>>,
-    room: Room,
+    pub(crate) room: Room,
     /// Bytes of scratch in use: contents, targets of links, and names.
     used: u64,
     /// Names of scratch nodes beyond each node's first.
@@ -48,9 +48,12 @@ pub struct Tree {
 
 /// Limits of scratch.
 #[derive(Clone, Copy, Debug)]
-struct Room {
+pub(crate) struct Room {
     bytes: u64,
     nodes: u32,
+    /// Bytes that memory may take while no file does, and those that it has taken.
+    shared: u64,
+    lent: u64,
 }
 
 /// The result of looking up a path.
@@ -79,7 +82,7 @@ impl Tree {
             sealed,
             branches: Vec::new(),
             scratch,
-            room: Room { bytes, nodes: most },
+            room: Room { bytes, nodes: most, shared: 0, lent: 0 },
             used: 0,
             further_names: 0,
             places: FIRST_PLACE,

@@ -144,6 +144,7 @@ fn hear(clone: &RunningClone, process: &mut Process) -> Result<GuestOutput, Moni
             }
             Pause::Exited(status) => Some(sandbox::Death::Exited(status)),
             Pause::Killed(signal, _) => Some(sandbox::Death::Signal(signal)),
+            Pause::OutOfMemory => Some(sandbox::Death::OutOfMemory),
         };
         if end.is_some() {
             clone.note_last_words(process);

@@ -47,6 +47,8 @@ impl RunningClone {
         let Limits { memory_bytes, scratch_bytes, scratch_inodes, .. } = self.limits;
         // Both scratch directories share one room here.
         process.limit(memory_bytes, scratch_bytes, scratch_inodes);
+        process.share_scratch(scratch_bytes.saturating_sub(Limits::SCRATCH));
+        process.measure_by(&self.family.scanner);
         process.stop_by(self.hold.stopper());
         process.be_prompt();
         process
@@ -113,6 +115,10 @@ impl RunningClone {
                 Pause::Killed(signal, _) => {
                     self.note_last_words(process);
                     return Ok(ControlFlow::Break(Some(Death::Signal(signal))));
+                }
+                Pause::OutOfMemory => {
+                    self.note_last_words(process);
+                    return Ok(ControlFlow::Break(Some(Death::OutOfMemory)));
                 }
             }
         }

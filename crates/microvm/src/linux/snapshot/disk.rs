@@ -59,7 +59,7 @@ use crate::vfs::{Kind, NodeId, SavedScratch, Tree};
 use facts::Facts;
 
 /// Version of the format. Older versions are not converted.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 const MAGIC: &[u8; 8] = b"WOOLSNAP";
 /// Bytes of the facts, and of the state, which has up to 65 530 mappings.
 const MAX_FACTS: usize = 16 << 10;

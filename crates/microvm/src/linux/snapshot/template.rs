@@ -125,7 +125,7 @@ impl Template {
     /// When the clone was not watched.
     pub fn learn(&self, clone: &Process, scanner: &Scanner) -> io::Result<()> {
         let mut touched = TouchedPages::clone(&self.touched());
-        touched.learn(&self.space.regions, clone, scanner)?;
+        touched.learn(&self.space, clone, scanner)?;
         *self.touched.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(touched);
         Ok(())
     }
@@ -215,10 +215,10 @@ impl Template {
             watched,
             deferred,
         } = &mut process;
-        let (bytes, nodes) = kernel.tree.room();
+        let room = kernel.tree.room;
         kernel.clone_from(&self.kernel);
         // Limits belong to the clone, not to the process that was frozen.
-        kernel.tree.set_room(bytes, nodes);
+        kernel.tree.room = room;
         (*pid, *used) = (another(self.pid)?, self.used);
         if let Some(clock) = clock {
             clock.lose();

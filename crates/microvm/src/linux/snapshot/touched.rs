@@ -23,10 +23,9 @@ use crate::linux::state::process::Process;
 use crate::machine::{Exit, Vcpu, VcpuError};
 use crate::memory::arena::{Arena, length_of};
 use crate::memory::layout::{PAGE, USER_END, pages as pages_of};
-use crate::memory::regions::Regions;
 use crate::memory::rights::Rights;
 use crate::memory::scan::Scanner;
-use crate::memory::space::Space;
+use crate::memory::space::{Space, SpaceState};
 use crate::memory::tables;
 
 /// Pages of a template that are remembered.
@@ -57,10 +56,10 @@ impl TouchedPages {
     }
 
     /// Learns from a watched clone: the first one has rehearsed, later ones have answered a call.
-    /// `regions` are the template's.
+    /// `space` is the template's.
     pub(crate) fn learn(
         &mut self,
-        regions: &Regions,
+        space: &SpaceState,
         clone: &Process,
         scanner: &Scanner,
     ) -> io::Result<()> {
@@ -86,9 +85,9 @@ impl TouchedPages {
         }
         let mut pages = Pages::new();
         for (page, written) in used {
-            // The rights of a clone from the start.
-            let may = |wanted| regions.allow(page..page + PAGE, wanted);
-            if may(Rights::READ) {
+            // What a clone may touch from the start without a fault.
+            let may = |wanted| space.regions.allow(page..page + PAGE, wanted);
+            if may(Rights::READ) && !space.present(page..page + PAGE).is_empty() {
                 *pages.entry(page).or_default() |= written && may(Rights::WRITE);
             }
         }

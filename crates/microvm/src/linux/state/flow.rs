@@ -44,6 +44,8 @@ pub enum Pause {
     Exited(i32),
     /// A signal ended it; with the exception that caused the signal, if one did.
     Killed(i32, Option<Fault>),
+    /// It touched more memory than it may have, and was ended.
+    OutOfMemory,
     /// All its threads wait for each other.
     Stuck,
 }

@@ -15,6 +15,18 @@ impl Process {
         self.kernel.tree.set_room(scratch_bytes, scratch_nodes);
     }
 
+    /// Lets its memory take `bytes` of the room for scratch while no file does: beyond its limit,
+    /// page by page as it touches them.
+    pub fn share_scratch(&mut self, bytes: u64) {
+        self.kernel.tree.share_room(bytes);
+    }
+
+    /// Has it tell which of its pages count, by a scanner of the monitor's: without one, all memory
+    /// that it maps within its limit does, touched or not.
+    pub fn measure_by(&mut self, scanner: &Scanner) {
+        self.space.measure_by(scanner.clone());
+    }
+
     /// Bytes of the monitor's memory that its scratch files hold.
     #[doc(hidden)]
     #[must_use]

@@ -15,7 +15,7 @@ use crate::linux::state::process::Process;
 use crate::memory::file_mappings::FileMapping;
 use crate::memory::layout::{BLOCK, BREAK_END, PAGE, USER_END, page_up};
 use crate::memory::rights::Rights;
-use crate::memory::space::Place;
+use crate::memory::space::{Pages, Place};
 use crate::vfs::{Contents, Device, NodeId};
 
 const KIND: u64 = 0xf;
@@ -107,7 +107,7 @@ fn map(process: &mut Process, arguments: [u64; 6]) -> Answer {
     let is_late = is_layers && looks && !shared && is_anywhere && deferred::has_room(process);
     // It holds the file's bytes from the start, even while the guest may not read them.
     let now = if rights.count() && !is_late { rights } else { Rights::HIDDEN };
-    let start = mapping(process, place, length, now)?;
+    let start = mapping(process, Pages::AtOnce, place, length, now)?;
     if is_late {
         process.deferred = Some(DeferredCopy::new(start..start + length, node, offset, rights));
     } else if let Err(errno) = bytes::fill(process, start..start + length, node, offset) {
@@ -122,7 +122,7 @@ fn map(process: &mut Process, arguments: [u64; 6]) -> Answer {
 
 /// Maps memory without a file.
 fn zeros(process: &mut Process, place: Place, length: u64, rights: Rights, shared: bool) -> Answer {
-    let start = mapping(process, place, length, rights)?;
+    let start = mapping(process, Pages::OnTouch, place, length, rights)?;
     if shared {
         process.space.share(start..start + page_up(length));
     }
@@ -148,13 +148,21 @@ fn differ(
 }
 
 /// Maps a range, and frees files without a name whose last mapping it replaces.
-fn mapping(process: &mut Process, place: Place, length: u64, rights: Rights) -> Answer {
+fn mapping(
+    process: &mut Process,
+    pages: Pages,
+    place: Place,
+    length: u64,
+    rights: Rights,
+) -> Answer {
     match place {
         Place::Fixed(start) => {
             let range = start..start.saturating_add(page_up(length));
-            letting_go(process, range, |process| process.space.map(place, length, rights))
+            letting_go(process, range, |process| {
+                process.space.map_for(pages, place, length, rights)
+            })
         }
-        _ => process.space.map(place, length, rights),
+        _ => process.space.map_for(pages, place, length, rights),
     }
 }
 

@@ -128,6 +128,28 @@ impl Arena {
         Ok(())
     }
 
+    /// Moves what a clone holds on huge pages to small ones, and leaves out the pages of zeros.
+    /// Returns whether there was anything.
+    ///
+    /// # Errors
+    /// When the host refuses; its bytes are what they were, unless it refused their memory.
+    pub(crate) fn leave_huge(&mut self) -> io::Result<bool> {
+        let blocks = self.huge.touched(&(0..USER_END));
+        for start in blocks.iter().flat_map(|it| (it.start..it.end).step_by(length_of(&(0..BLOCK))))
+        {
+            let block = start..start + BLOCK;
+            let kept = self.copy(block.clone());
+            self.discard(block.clone())?;
+            let advised = self.advise(&block, Advice::LinuxNoHugepage);
+            for (page, bytes) in kept {
+                self.bytes_mut(page..page + PAGE).copy_from_slice(&bytes);
+            }
+            advised?;
+            self.huge.set(&block, false);
+        }
+        Ok(!blocks.is_empty())
+    }
+
     /// Has the host hold everything on small pages again, when all memory of the clone's own was
     /// given back.
     ///

@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use rustix::io::Errno;
 
-use super::{Space, SpaceState};
+use super::{Space, SpaceState, refused};
 use crate::memory::rights::Rights;
+use crate::memory::scan::Scanner;
 
 /// Regions of an address space: Linux refuses more mappings as well.
 pub(super) const MAX_REGIONS: usize = 65_530;
@@ -13,7 +14,7 @@ pub(super) const MAX_REGIONS: usize = 65_530;
 impl Space {
     /// Bytes from which a limit counts: see [`Space::allow`].
     pub(super) fn given(&self) -> u64 {
-        self.state.given.unwrap_or_else(|| self.state.regions.counted())
+        self.state.given.unwrap_or_else(|| self.state.counted())
     }
 
     /// Allows `more` bytes beyond those that counted when the first machine of this line was
@@ -22,9 +23,9 @@ impl Space {
         self.limit = self.given().saturating_add(more);
     }
 
-    /// Bytes that may count as memory.
-    pub(crate) fn limit(&self) -> u64 {
-        self.limit
+    /// Bytes that count as memory.
+    pub(crate) fn counted(&self) -> u64 {
+        self.state.counted()
     }
 
     /// The limit without the bytes that counted when the first machine was frozen; none where there
@@ -41,24 +42,54 @@ impl Space {
 
     /// ENOMEM where `more` regions, or mappings of files, would be too many.
     pub(super) fn check_count(&self, more: usize) -> Result<(), Errno> {
-        let SpaceState { regions, files, shared, stacks, .. } = &self.state;
-        let noted = files.count().max(shared.count()).max(stacks.count());
-        let now = regions.count().max(noted);
+        let SpaceState { regions, files, shared, .. } = &self.state;
+        let now = regions.count().max(files.count()).max(shared.count());
         let too_many = more > 0 && now + more > MAX_REGIONS;
         if too_many { Err(Errno::NOMEM) } else { Ok(()) }
     }
 
     /// Whether the address space has one region more without `range`.
     pub(super) fn surround(&self, range: &Range<u64>) -> bool {
-        let SpaceState { regions, files, shared, stacks, .. } = &self.state;
-        let noted = shared.surround(range) || stacks.surround(range);
-        regions.surround(range) || files.surround(range) || noted
+        let SpaceState { regions, files, shared, .. } = &self.state;
+        regions.surround(range) || files.surround(range) || shared.surround(range)
     }
 
-    /// ENOMEM where `more` bytes would be too many.
-    pub(super) fn check_room(&self, more: u64) -> Result<(), Errno> {
-        let wanted = self.state.regions.counted().saturating_add(more);
-        if wanted > self.limit { Err(Errno::NOMEM) } else { Ok(()) }
+    /// Bytes that may still count as memory within the limit.
+    pub(crate) fn room(&self) -> u64 {
+        self.limit.saturating_sub(self.state.counted())
+    }
+
+    /// The same, with what may be borrowed beyond the limit.
+    pub(super) fn most_room(&self) -> u64 {
+        self.limit.saturating_add(self.loan).saturating_sub(self.state.counted())
+    }
+
+    /// Bytes that count beyond the limit.
+    pub(crate) fn borrowed(&self) -> u64 {
+        self.state.counted().saturating_sub(self.limit)
+    }
+
+    /// Sets how many bytes may count beyond the limit.
+    pub(crate) fn borrow(&mut self, bytes: u64) {
+        self.loan = bytes;
+    }
+
+    /// Makes room for `more` bytes that count, by taking back what was never touched: first whole
+    /// pages, then parts of huge pages. ENOMEM where that is not enough.
+    pub(super) fn make_room(&mut self, more: u64) -> Result<(), Errno> {
+        if self.most_room() < more {
+            self.take_back();
+        }
+        if self.most_room() < more && self.arena.leave_huge().map_err(refused)? {
+            self.take_back();
+        }
+        if self.most_room() < more { Err(Errno::NOMEM) } else { Ok(()) }
+    }
+
+    /// Sets what tells which pages of a clone hold anything. Without it, what is mapped within the
+    /// limit counts whether it was touched or not.
+    pub(crate) fn measure_by(&mut self, scanner: Scanner) {
+        self.scanner = Some(scanner);
     }
 
     /// Sets the guest's own limit, whatever is mapped already.
@@ -75,11 +106,16 @@ impl Space {
         if mapped.saturating_add(more) > self.own_limit { Err(Errno::NOMEM) } else { Ok(()) }
     }
 
-    /// Makes a change while `bytes` more are allowed: those that the change replaces.
-    pub(super) fn with_credit<T>(&mut self, bytes: u64, change: impl FnOnce(&mut Self) -> T) -> T {
+    /// Makes a change while more is allowed: bytes that count and bytes that are mapped, which the
+    /// change replaces.
+    pub(super) fn with_credit<T>(
+        &mut self,
+        (counted, mapped): (u64, u64),
+        change: impl FnOnce(&mut Self) -> T,
+    ) -> T {
         let limits = (self.limit, self.own_limit);
-        self.limit = self.limit.saturating_add(bytes);
-        self.own_limit = self.own_limit.saturating_add(bytes);
+        self.limit = self.limit.saturating_add(counted);
+        self.own_limit = self.own_limit.saturating_add(mapped);
         let changed = change(self);
         (self.limit, self.own_limit) = limits;
         changed

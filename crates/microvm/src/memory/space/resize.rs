@@ -1,8 +1,12 @@
 //! Mappings that grow and shrink: `mremap` and the break.
 
+use std::ops::Range;
+
 use rustix::io::Errno;
 
-use super::{Place, Space};
+use super::promises::PROMISED;
+use super::{Pages, Place, Space};
+use crate::memory::arena::length_of;
 use crate::memory::layout::{BLOCK, BREAK_END, PAGE, USER_END, page_up, pages};
 use crate::memory::rights::Rights;
 
@@ -18,7 +22,6 @@ impl Space {
             return Err(Errno::INVAL);
         }
         let end = start.checked_add(old).filter(|end| *end <= USER_END).ok_or(Errno::FAULT)?;
-        self.keep_promises(&(start..end));
         let (region, rights) = self.state.regions.at(start).ok_or(Errno::FAULT)?;
         if new <= old {
             if new < old {
@@ -38,9 +41,10 @@ impl Space {
         if file.is_some_and(|file| file.offset.checked_add(new).is_none()) {
             return Err(Errno::INVAL);
         }
+        let pages = if file.is_some() { Pages::AtOnce } else { Pages::OnTouch };
         let grown = start.checked_add(new).filter(|grown| *grown <= USER_END);
         if let Some(grown) = grown.filter(|grown| !self.state.regions.touch(end..*grown)) {
-            self.grant(end..grown, rights)?;
+            self.grant(pages, end..grown, rights)?;
             if let Some(file) = file {
                 self.show(start..grown, file);
             }
@@ -55,20 +59,12 @@ impl Space {
         // One region for the new range, and one for the rest of a region that is cut in two.
         self.check_count(2)?;
         // The old range stops counting.
-        let credit = if rights.count() { old } else { 0 };
-        let moved = self.with_credit(credit, |space| space.map(Place::Hint(0), new, rights))?;
-        for block in (0..old.div_ceil(BLOCK)).map(|block| block * BLOCK) {
-            let block = block..old.min(block + BLOCK);
-            for page in pages(block.clone()) {
-                let copy: Vec<u8> = self.arena.bytes(start + page..start + page + PAGE).to_vec();
-                // A page of zeros stays untouched, and unallocated.
-                if copy.iter().any(|byte| *byte != 0) {
-                    let to = moved + page;
-                    self.arena.bytes_mut(to..to + PAGE).copy_from_slice(&copy);
-                }
-            }
-            // Given back at once, so that not all of it exists twice.
-            self.arena.discard(start + block.start..start + block.end).map_err(super::refused)?;
+        let credit = self.state.counted_in(start..end);
+        let to = Place::Hint(0);
+        let moved =
+            self.with_credit((credit, old), |space| space.map_for(pages, to, new, rights))?;
+        if rights.count() {
+            self.carry(start..end, moved)?;
         }
         self.release(start..end)?;
         if let Some(file) = file {
@@ -78,6 +74,30 @@ impl Space {
             self.share(moved..moved + new);
         }
         Ok(moved)
+    }
+
+    /// Moves the bytes of a range of one region to another, and makes their pages present there.
+    fn carry(&mut self, from: Range<u64>, to: u64) -> Result<(), Errno> {
+        for part in self.state.present(from.clone()) {
+            for start in (part.start..part.end).step_by(length_of(&(0..BLOCK))) {
+                let block = start..part.end.min(start + BLOCK);
+                for page in pages(block.clone()) {
+                    let copy: Vec<u8> = self.arena.bytes(page..page + PAGE).to_vec();
+                    // A page of zeros stays untouched, and unallocated.
+                    if copy.iter().any(|byte| *byte != 0) {
+                        let page = to + (page - from.start);
+                        if self.state.promised.touch(page..page + PAGE) {
+                            self.make_present(page..page + PAGE)?;
+                        }
+                        self.arena.bytes_mut(page..page + PAGE).copy_from_slice(&copy);
+                    }
+                }
+                // Given back at once, so that not all of it exists, or counts, twice.
+                self.arena.discard(block.clone()).map_err(super::refused)?;
+                self.state.promised.set(block, PROMISED);
+            }
+        }
+        Ok(())
     }
 
     /// Sets the start of the break, behind the program. Once.
@@ -97,7 +117,7 @@ impl Space {
             if self.state.regions.touch(old..new) {
                 return now;
             }
-            self.grant(old..new, Rights::WRITE)
+            self.grant(Pages::OnTouch, old..new, Rights::WRITE)
         } else {
             self.release(new..old)
         };

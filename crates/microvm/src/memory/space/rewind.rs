@@ -46,6 +46,7 @@ impl Space {
             }
         }
         self.state.clone_from(state);
+        self.exhausted = false;
         Ok(reset)
     }
 

@@ -5,7 +5,7 @@ use std::io;
 use serde::{Deserialize, Serialize};
 
 use super::limits::MAX_REGIONS;
-use super::stacks::{PROMISED, RESERVED};
+use super::promises::{PROMISED, RESERVED};
 use super::{Space, SpaceState};
 use crate::memory::file_mappings::FileMapping;
 use crate::memory::layout::{BREAK_END, PAGE, Places, USER_END, USER_START};
@@ -29,8 +29,8 @@ pub(crate) struct SavedSpace {
     files: Vec<SavedMapping>,
     /// Start and end of each shared range without a file.
     shared: Vec<(u64, u64)>,
-    /// Start and end of each stack without memory, and whether memory is promised.
-    stacks: Vec<(u64, u64, bool)>,
+    /// Start and end of each promised range, and of each reserved stack; whether it is promised.
+    promised: Vec<(u64, u64, bool)>,
 }
 
 /// Start, end, node, offset in the file, and whether it is shared.
@@ -52,7 +52,7 @@ impl SpaceState {
             regions,
             files,
             shared,
-            stacks,
+            promised,
             break_start,
             break_now,
             units: _,
@@ -61,16 +61,16 @@ impl SpaceState {
             huge: _,
             given,
         } = self;
-        let given = given.unwrap_or_else(|| regions.counted());
+        let given = given.unwrap_or_else(|| self.counted());
         let regions = regions.iter().map(|(range, rights)| (range.start, range.end, rights.bits()));
         let program_break = (*break_start, *break_now);
         let files = files.iter().map(|(range, FileMapping { node, offset, shared, .. })| {
             (range.start, range.end, node.0, offset, shared)
         });
         let shared = shared.iter().map(|(range, _)| (range.start, range.end)).collect();
-        let stacks = stacks.iter().map(|(range, what)| (range.start, range.end, what == PROMISED));
-        let (regions, files, stacks) = (regions.collect(), files.collect(), stacks.collect());
-        SavedSpace { regions, program_break, given, vdso: *vdso, files, shared, stacks }
+        let promised = promised.iter().map(|(it, mark)| (it.start, it.end, mark == PROMISED));
+        let (regions, files, promised) = (regions.collect(), files.collect(), promised.collect());
+        SavedSpace { regions, program_break, given, vdso: *vdso, files, shared, promised }
     }
 }
 
@@ -82,12 +82,12 @@ impl SavedSpace {
 
     /// An address space with these mappings, in which all memory is zero.
     pub(crate) fn to_space(&self) -> Result<Space, SpaceRestoreError> {
-        let Self { regions, program_break, given, vdso, files, shared, stacks } = self;
+        let Self { regions, program_break, given, vdso, files, shared, promised } = self;
         let (start, now) = program_break;
         if regions.len() > MAX_REGIONS
             || files.len() > MAX_REGIONS
             || shared.len() > MAX_REGIONS
-            || stacks.len() > MAX_REGIONS
+            || promised.len() > MAX_REGIONS
             || start > now
             || *now > BREAK_END
             || !Places::can_have_vdso(*vdso)
@@ -104,10 +104,16 @@ impl SavedSpace {
             }
             space.state.regions.set(start..end, rights);
             space.state.units.cover(&(start..end));
-            tables::set(&mut space.arena, start..end, rights).map_err(SpaceRestoreError::Host)?;
             behind = end;
         }
-        if *given > space.state.regions.counted() {
+        space.restore_promises(promised)?;
+        for &(start, end, rights) in regions {
+            let rights = Rights::of_bits(rights).ok_or(SpaceRestoreError::Mappings)?;
+            for part in space.state.present(start..end) {
+                tables::set(&mut space.arena, part, rights).map_err(SpaceRestoreError::Host)?;
+            }
+        }
+        if *given > space.state.counted() {
             return Err(SpaceRestoreError::Mappings);
         }
         let mut behind = USER_START;
@@ -137,24 +143,30 @@ impl SavedSpace {
             space.share(start..end);
             behind = end;
         }
-        let mut behind = USER_START;
-        for &(start, end, promised) in stacks {
-            let whole = start.is_multiple_of(PAGE) && end.is_multiple_of(PAGE);
-            let regions = &space.state.regions;
-            if !whole || start < behind || end <= start || !regions.cover(start..end) {
-                return Err(SpaceRestoreError::Mappings);
-            }
-            if regions.inside(start..end).any(|(_, rights)| rights != Rights::NONE) {
-                return Err(SpaceRestoreError::Mappings);
-            }
-            let what = if promised { PROMISED } else { RESERVED };
-            space.state.stacks.set(start..end, what);
-            behind = end;
-        }
         space.state.given = Some(*given);
         space.state.vdso = *vdso;
         (space.state.break_start, space.state.break_now) = (*start, *now);
         Ok(space)
+    }
+}
+
+impl Space {
+    /// Takes over promised ranges, which have rights, and reserved stacks, which have none.
+    fn restore_promises(&mut self, promised: &[(u64, u64, bool)]) -> Result<(), SpaceRestoreError> {
+        let mut behind = USER_START;
+        for &(start, end, promised) in promised {
+            let whole = start.is_multiple_of(PAGE) && end.is_multiple_of(PAGE);
+            let regions = &self.state.regions;
+            if !whole || start < behind || end <= start || !regions.cover(start..end) {
+                return Err(SpaceRestoreError::Mappings);
+            }
+            if regions.inside(start..end).any(|(_, rights)| rights.count() != promised) {
+                return Err(SpaceRestoreError::Mappings);
+            }
+            self.state.promised.set(start..end, if promised { PROMISED } else { RESERVED });
+            behind = end;
+        }
+        Ok(())
     }
 }
 
@@ -190,8 +202,12 @@ mod tests {
                 let (node, shared) = (NodeId(number), number == 1);
                 let (offset, writable, written) = (PAGE, false, false);
                 let file = FileMapping { node, offset, shared, writable, written };
-                if number % 3 == 0 && space.state.regions.at(range.start).unwrap().1 == Rights::NONE {
-                    space.reserve_stack(range.clone());
+                match space.state.regions.at(range.start).unwrap().1 {
+                    Rights::NONE if number % 3 == 0 => space.reserve_stack(range.clone()),
+                    rights if number % 3 == 0 && rights.count() => {
+                        space.promise(range.start..range.start + PAGE).unwrap();
+                    }
+                    _ => {}
                 }
                 if number % 2 == 0 { space.show(range, file) } else { space.share(range) }
             }
@@ -208,9 +224,9 @@ mod tests {
     fn mappings_that_no_guest_could_have_are_refused() {
         let saved = |regions: &[(u64, u64, u8)], program_break, given| {
             let regions = regions.to_vec();
-            let (files, shared, stacks) = (Vec::new(), Vec::new(), Vec::new());
+            let (files, shared, promised) = (Vec::new(), Vec::new(), Vec::new());
             let vdso = VDSO;
-            SavedSpace { regions, program_break, given, vdso, files, shared, stacks }.to_space()
+            SavedSpace { regions, program_break, given, vdso, files, shared, promised }.to_space()
         };
         let page = |number: u64| USER_START + number * PAGE;
         assert!(saved(&[(page(0), page(1), 3), (page(1), page(2), 1)], (0, 0), PAGE).is_ok());
@@ -228,26 +244,27 @@ mod tests {
             let space = saved(regions, (0, 0), 0);
             assert!(matches!(space, Err(SpaceRestoreError::Mappings)), "{regions:x?}");
         }
-        let all = |files: &[SavedMapping], shared: &[(u64, u64)], stacks: &[(u64, u64, bool)]| {
+        let all = |files: &[SavedMapping], shared: &[(u64, u64)], promised: &[(u64, u64, bool)]| {
             let regions = vec![(page(0), page(4), 3), (page(4), page(8), 0)];
-            let (files, shared, stacks) = (files.to_vec(), shared.to_vec(), stacks.to_vec());
+            let (files, shared, promised) = (files.to_vec(), shared.to_vec(), promised.to_vec());
             let (program_break, given, vdso) = ((0, 0), 0, VDSO);
-            SavedSpace { regions, program_break, given, vdso, files, shared, stacks }.to_space()
+            SavedSpace { regions, program_break, given, vdso, files, shared, promised }.to_space()
         };
         let with = |files: &[SavedMapping], shared: &[(u64, u64)]| all(files, shared, &[]);
         let shows = |files: &[SavedMapping]| with(files, &[]);
         assert!(with(&[], &[(page(0), page(1)), (page(2), page(4))]).is_ok());
-        assert!(all(&[], &[], &[(page(4), page(6), true), (page(6), page(8), false)]).is_ok());
-        for stacks in [
+        assert!(all(&[], &[], &[(page(2), page(4), true), (page(6), page(8), false)]).is_ok());
+        for promised in [
             &[(page(3), page(5), true)][..],
+            &[(page(3), page(5), false)],
             &[(page(4), page(9), false)],
-            &[(page(4), page(4), true)],
-            &[(page(4), page(5) + 1, true)],
-            &[(page(4), page(6), true), (page(5), page(7), false)],
+            &[(page(4), page(4), false)],
+            &[(page(4), page(5) + 1, false)],
+            &[(page(4), page(6), false), (page(5), page(7), false)],
         ] {
             assert!(
-                matches!(all(&[], &[], stacks), Err(SpaceRestoreError::Mappings)),
-                "{stacks:x?}"
+                matches!(all(&[], &[], promised), Err(SpaceRestoreError::Mappings)),
+                "{promised:x?}"
             );
         }
         for shared in [

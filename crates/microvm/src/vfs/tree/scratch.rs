@@ -14,7 +14,22 @@ impl Tree {
     /// Sets the limits of all scratch directories together: bytes of contents, links and names, and
     /// nodes.
     pub fn set_room(&mut self, bytes: u64, nodes: u32) {
-        self.room = Room { bytes, nodes };
+        self.room = Room { bytes, nodes, shared: 0, lent: 0 };
+    }
+
+    /// Lets memory take `bytes` of the room for scratch while no file does.
+    pub(crate) fn share_room(&mut self, bytes: u64) {
+        self.room.shared = bytes;
+    }
+
+    /// Notes how many bytes memory has taken beyond its limit. Returns how many it may take.
+    pub(crate) fn lend(&mut self, taken: u64) -> u64 {
+        self.room.lent = taken.min(self.room.shared);
+        self.room.shared.saturating_sub(self.used)
+    }
+
+    fn free(&self) -> u64 {
+        self.room.bytes.saturating_sub(self.used.saturating_add(self.room.lent))
     }
 
     /// The limits: bytes, and nodes.
@@ -71,14 +86,13 @@ impl Tree {
 
     /// ENOSPC where `more` bytes would be too many.
     fn check_room(&self, more: u64) -> Result<(), Errno> {
-        if more > self.room.bytes.saturating_sub(self.used) { Err(Errno::NOSPC) } else { Ok(()) }
+        if more > self.free() { Err(Errno::NOSPC) } else { Ok(()) }
     }
 
     /// Bytes of `length` for which a scratch file has room from `at` on; all of them if there is
     /// none, so that the write is refused.
     pub(crate) fn fitting(&self, id: NodeId, at: u64, length: u64) -> u64 {
-        let free = self.room.bytes.saturating_sub(self.used);
-        let end = self.contents(id).size().saturating_add(free);
+        let end = self.contents(id).size().saturating_add(self.free());
         match end.saturating_sub(at) {
             0 => length,
             fitting => length.min(fitting),

@@ -64,16 +64,11 @@ pub(crate) fn read(space: &mut Space, from: &mut impl Read) -> Result<(), Restor
         let whole = start.is_multiple_of(PAGE) && length.is_multiple_of(PAGE);
         let end = start.checked_add(length).filter(|_| whole && (PAGE..=BLOCK).contains(&length));
         let run = end.filter(|_| start >= behind).map(|end| start..end);
-        let run = run.filter(|run| holds(space.regions(), run));
+        let run = run.filter(|run| space.is_present(run));
         let run = run.ok_or(RestoreError::Damaged("memory where there is none"))?;
         behind = run.end;
         from.read_exact(space.arena_mut().bytes_mut(run))?;
     }
-}
-
-/// Whether all pages of a run are mapped and count as memory.
-fn holds(regions: &Regions, run: &Range<u64>) -> bool {
-    regions.cover(run.clone()) && regions.inside(run.clone()).all(|(_, rights)| rights.count())
 }
 
 fn read_word(from: &mut impl Read) -> io::Result<u64> {

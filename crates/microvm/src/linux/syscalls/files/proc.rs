@@ -20,12 +20,12 @@ const UNLIMITED: u64 = 512 << 20;
 /// Bytes of memory that a guest may have, and how many are left. Memory of its family's reference
 /// machine counts for neither: a limit counts from there on.
 pub(crate) fn memory(process: &Process) -> (u64, u64) {
-    let counted = process.space.regions().counted();
+    let counted = counted(process);
     let Some(limit) = process.space.own_bytes() else {
         return (UNLIMITED, UNLIMITED.saturating_sub(counted));
     };
     let most = limit.min(USER_END);
-    (most, process.space.limit().saturating_sub(counted).min(most))
+    (most, process.space.room().min(most))
 }
 
 /// Bytes of one reading. Like Linux, the monitor returns no more at a time; the reader asks again.
@@ -179,7 +179,7 @@ fn mapped(process: &Process) -> u64 {
 
 /// Stands for resident memory, which only a walk through the host's tables would tell.
 fn counted(process: &Process) -> u64 {
-    process.space.regions().counted()
+    process.space.counted()
 }
 
 /// Fields by their numbers in proc(5), from the third on; all others are 0.
