@@ -181,7 +181,7 @@ fn a_guests_clock_runs_as_fast_as_the_hosts() {
 }
 
 #[test]
-fn what_a_guest_puts_in_the_place_of_its_clock_stays() {
+fn a_guests_mapping_over_its_clock_stays() {
     let Some(host) = kvm() else { return };
     let source = r#"
         #include <string.h>

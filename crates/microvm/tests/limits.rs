@@ -118,7 +118,7 @@ fn scattered_touches_take_single_pages_of_the_host_and_no_huge_one() {
 }
 
 #[test]
-fn what_is_left_of_a_block_leaves_its_huge_page_and_is_what_it_was() {
+fn the_rest_of_a_block_leaves_its_huge_page_and_keeps_its_bytes() {
     let second = r#"
         for (int round = 0; round < 8; round++) {
             char *all = mmap(0, 18 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -159,7 +159,7 @@ fn what_is_left_of_a_block_leaves_its_huge_page_and_is_what_it_was() {
 }
 
 #[test]
-fn who_makes_many_ranges_of_huge_pages_takes_few_mappings_of_the_host() {
+fn many_ranges_of_huge_pages_take_few_mappings_of_the_host() {
     let second = r#"
         char *all = mmap(0, 400 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (all == MAP_FAILED) return 1;
@@ -180,7 +180,7 @@ fn who_makes_many_ranges_of_huge_pages_takes_few_mappings_of_the_host() {
 }
 
 #[test]
-fn what_grows_by_moving_counts_once_and_holds_what_it_held() {
+fn a_mapping_that_moves_to_grow_counts_once_and_keeps_its_bytes() {
     // Says a byte for each megabyte of something that grows by an eighth each time and cannot stay
     // where it is.
     let source = r#"
@@ -269,7 +269,7 @@ fn files_that_are_mapped_without_rights_count() {
 }
 
 #[test]
-fn what_a_template_only_reserved_takes_nothing_when_a_clone_forgets_it() {
+fn memory_that_a_template_reserved_takes_nothing_when_a_clone_forgets_it() {
     let Some(host) = kvm() else { return };
     let first =
         "char *reserved = mmap(0, 64 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);";
@@ -421,7 +421,7 @@ fn a_clone_of_a_clone_has_its_memory_once() {
     assert_eq!(loaded.given(), template.given());
     let mut clone = loaded.spawn(&host).unwrap();
     assert_eq!(until_exhausted(&mut clone, 32 << 20, 1 << 20), 2);
-    // Who may have more has more, and who may have less than was taken has nothing.
+    // A higher limit leaves more room; a limit below what was taken leaves none.
     let mut clone = loaded.spawn(&host).unwrap();
     assert_eq!(until_exhausted(&mut clone, 40 << 20, 1 << 20), 4);
     let mut clone = loaded.spawn(&host).unwrap();
@@ -533,7 +533,7 @@ fn without_a_free_descriptor_no_pipes_or_sockets_are_made() {
 }
 
 #[test]
-fn what_is_in_sockets_weighs_and_has_a_limit() {
+fn bytes_in_sockets_weigh_and_have_a_limit() {
     // Both ways of each pair, as much as fits; then one side of each is closed, with its unread
     // bytes.
     let fill = r#"

@@ -278,7 +278,7 @@ fn nothing_is_made_in_a_directory_that_was_removed_and_is_held_open() {
 }
 
 #[test]
-fn what_a_file_no_longer_has_is_given_back() {
+fn bytes_cut_from_a_file_are_given_back() {
     let Some(host) = kvm() else { return };
     let source = r#"
         #include <fcntl.h>

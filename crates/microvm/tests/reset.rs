@@ -208,7 +208,7 @@ fn a_clone_goes_on_where_its_template_stands() {
 }
 
 #[test]
-fn whatever_a_call_changes_is_seen_and_is_undone_by_a_reset() {
+fn every_change_of_a_call_is_seen_and_undone_by_a_reset() {
     let Some(mut world) = World::new() else { return };
     let mut process = world.spawn();
     for round in 0..2 {
@@ -326,7 +326,7 @@ fn what_clones_get_at_once_is_what_they_would_find_one_by_one() {
 }
 
 #[test]
-fn what_fills_a_block_is_on_huge_pages_and_less_is_not() {
+fn only_memory_that_fills_a_block_is_on_huge_pages() {
     let enabled = "/sys/kernel/mm/transparent_hugepage/enabled";
     let enabled = std::fs::read_to_string(enabled).unwrap_or_default();
     if !enabled.contains("[madvise]") && !enabled.contains("[always]") {

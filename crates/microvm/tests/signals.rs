@@ -79,7 +79,7 @@ fn an_alarm_interrupts_what_computes_and_leaves_its_vectors_alone() {
 }
 
 #[test]
-fn what_waits_is_interrupted_or_made_once_more_as_on_linux() {
+fn waiting_calls_are_interrupted_or_restarted_as_on_linux() {
     let source = r#"
         int main() {
             int ends[2]; char byte; sem_t locked; struct pollfd one;

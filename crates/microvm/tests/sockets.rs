@@ -31,7 +31,7 @@ fn assert_same(source: &str, last: &str) {
 }
 
 #[test]
-fn what_a_pair_refuses_and_tells_is_what_linux_does() {
+fn a_socket_pair_refuses_and_tells_what_linux_does() {
     let source = r#"
         static int heard;
         static void handler(int number) { heard++; }

@@ -360,7 +360,7 @@ fn threads_have_a_limit_and_each_end_makes_room() {
 }
 
 #[test]
-fn what_is_no_thread_is_refused_and_a_signal_finds_the_thread_it_is_for() {
+fn unknown_threads_are_refused_and_a_signal_reaches_its_thread() {
     let source = r#"
         static pthread_t first;
         static volatile int heard;

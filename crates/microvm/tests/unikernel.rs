@@ -99,7 +99,7 @@ const FAULTS: &[(&str, &str, &[u8])] = &[
 ];
 
 #[test]
-fn what_a_guest_may_not_do_faults_and_nothing_else_happens() {
+fn a_forbidden_access_faults_and_does_nothing_else() {
     let mut wrong = Vec::new();
     for (what, body, vectors) in FAULTS {
         let file = assembly(&format!("{body}\nmov $0, %eax\nmov $7, %edi\nout %al, $0xf2"));

@@ -102,7 +102,7 @@ fn memory_within_the_limit_that_is_not_touched_makes_room_for_more() {
 }
 
 #[test]
-fn what_is_given_back_is_there_again_for_others() {
+fn memory_given_back_makes_room() {
     works(
         r#"
         char *all = map(150 * MIB, 3);
@@ -132,7 +132,7 @@ fn reserved_memory_is_put_in_reach_far_beyond_the_limit() {
 }
 
 #[test]
-fn what_grows_far_beyond_the_limit_holds_what_it_held() {
+fn a_mapping_that_grows_far_beyond_the_limit_keeps_its_bytes() {
     works(
         r#"
         char *all = map(8 * MIB, 3);
@@ -235,7 +235,7 @@ fn only_a_mapping_for_which_there_are_no_addresses_is_refused() {
 }
 
 #[test]
-fn what_touches_too_much_ends_and_its_family_goes_on() {
+fn a_machine_that_touches_too_much_is_ended() {
     let source = "char *all = map(100 * MIB, 3);\nfor (long at = 0; at < 100 * MIB; at += 4096) all[at] = 1;\nreturn 0;";
     is_too_much(source);
     is_too_much("char *all = sbrk(50 * MIB); memset(all, 1, 50 * MIB); return 0;");

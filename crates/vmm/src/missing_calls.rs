@@ -92,14 +92,14 @@ mod tests {
 
     #[cfg(target_arch = "x86_64")]
     #[test]
-    fn what_libraries_usually_do_without_is_told_apart() {
+    fn optional_calls_are_told_apart() {
         let told = describe("161\n291\n332\n435\n9999\nodd\n");
         assert_eq!(told[0], ["chroot (161)", "9999", "odd"]);
         assert_eq!(told[1], ["epoll_create1 (291)", "statx (332)", "clone3 (435)"]);
     }
 
     #[test]
-    fn what_was_missed_is_remembered_once_each_and_not_without_end() {
+    fn missing_calls_are_noted_once_each_up_to_a_limit() {
         let state = tempfile::tempdir().unwrap();
         let lacking = MissingCalls::open(state.path());
         assert_eq!([9, 7, 9].map(|call| lacking.note(call)), [true, true, false]);

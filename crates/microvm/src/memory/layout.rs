@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_drawn_lies_in_its_zone_and_apart() {
+    fn drawn_addresses_lie_in_their_zones_and_apart() {
         for _ in 0..2000 {
             let Places { stack_end, stack_gap, vdso, interpreter, program, break_gap, maps } =
                 Places::draw(&[]).unwrap().unwrap();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_drawn_is_clear_of_what_a_program_is_linked_to_wherever_that_is() {
+    fn drawn_addresses_are_clear_of_a_programs_fixed_pages() {
         let last = FIRST + (FIRSTS - 1) * BLOCK;
         for fixed in [
             USER_START..0x40_0000,

@@ -4,7 +4,7 @@ use crate::machine::in_machine_and_on_host;
 use crate::{FILES, HEAD};
 
 #[test]
-fn what_is_written_to_a_file_is_seen_where_it_is_mapped_and_shared() {
+fn bytes_written_to_a_file_are_seen_in_shared_mappings() {
     let source = r#"
         int main() {
             int fd = make('a', 8192), other = open(name, O_RDONLY);
@@ -196,7 +196,7 @@ fn pages_of_a_file_that_are_given_back_are_the_files_again() {
 }
 
 #[test]
-fn what_is_written_to_a_shared_mapping_is_in_the_file() {
+fn bytes_written_to_a_shared_mapping_are_in_the_file() {
     let source = r#"
         static void file(const char *what, int fd) {
             char first[4] = {0}; struct stat it; fstat(fd, &it);

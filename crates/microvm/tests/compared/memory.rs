@@ -99,7 +99,7 @@ fn a_mapping_is_shared_or_private_and_nothing_else() {
 }
 
 #[test]
-fn what_is_said_of_memory_with_holes_holds_as_far_as_on_linux() {
+fn a_range_with_holes_is_changed_as_far_as_on_linux() {
     let source = r#"
         static volatile char *make(void) {
             char *at = mmap(0, 5 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -133,7 +133,7 @@ fn what_is_said_of_memory_with_holes_holds_as_far_as_on_linux() {
 }
 
 #[test]
-fn what_is_copied_late_counts_where_regions_are_counted() {
+fn deferred_copies_count_towards_the_limit_of_regions() {
     let source = r#"
         #include <setjmp.h>
         #include <signal.h>

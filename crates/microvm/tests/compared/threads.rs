@@ -239,7 +239,7 @@ fn a_handler_is_told_who_sent_its_signal_and_leaves_vectors_as_they_were() {
 }
 
 #[test]
-fn what_is_written_to_a_pipe_is_whole_or_waits() {
+fn a_small_write_to_a_pipe_is_whole_or_waits() {
     let source = r#"
         #include <fcntl.h>
         #include <poll.h>

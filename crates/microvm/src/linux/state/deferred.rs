@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mapped_over_is_not_owed_and_the_rest_is() {
+    fn a_part_that_is_mapped_over_is_no_longer_owed() {
         let left = |cuts: &[Range<u64>]| {
             let mut deferred = owed();
             cuts.iter().for_each(|cut| deferred.cut(&pages(cut.clone())));
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hidden_stays_owed_and_is_not_to_be_touched() {
+    fn a_hidden_part_stays_owed_and_must_not_be_touched() {
         let mut deferred = owed();
         let is_something_elses = [5..12, 18..21].map(|range| !deferred.hide(pages(range)));
         assert_eq!(is_something_elses, [true; 2]);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_within_a_page_is_not_hidden() {
+    fn a_range_that_begins_within_a_page_is_not_hidden() {
         let mut deferred = owed();
         assert!(!deferred.hide(11 * PAGE + 16..13 * PAGE + 16));
         assert_eq!(deferred.parts.len(), 1);

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_guest_set_comes_back_and_nothing_of_the_systems() {
+    fn a_guests_registers_are_restored_and_the_systems_are_not() {
         let mut before = state(40, 7);
         before.regs.r11 = 5;
         before.regs.rflags = 0x3006;

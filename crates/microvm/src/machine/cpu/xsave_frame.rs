@@ -137,7 +137,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_a_guest_wrote_kvm_is_told_what_a_guest_can_have(
+        fn saved_registers_are_masked_to_what_a_guest_can_have(
             frame in prop::collection::vec(any::<u8>(), 0..900), whole in any::<bool>(),
         ) {
             let mut frame = frame;

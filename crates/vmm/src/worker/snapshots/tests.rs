@@ -119,7 +119,7 @@ fn those_that_are_written_and_those_that_are_being_written_are_forgotten() {
 }
 
 #[test]
-fn what_a_tenants_monitor_has_written_is_restored_for_no_other_tenant() {
+fn a_snapshot_is_restored_for_its_own_tenant_only() {
     let state = tempfile::tempdir().unwrap();
     let snapshots = open(state.path(), 1 << 20);
     let (acme, other) = (origin_of("acme", &["numpy"]), origin_of("other", &["numpy"]));
