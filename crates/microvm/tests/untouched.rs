@@ -19,7 +19,7 @@ fn idle(host: &Hypervisor, work: &str) -> (Process, TempDir) {
     let source = format!(
         "#define _GNU_SOURCE\n#include <errno.h>\n#include <fcntl.h>\n#include <pthread.h>\n\
          #include <stdlib.h>\n#include <string.h>\n#include <sys/mman.h>\n\
-         #include <sys/resource.h>\n#include <unistd.h>\n\
+         #include <sys/resource.h>\n#include <sys/statvfs.h>\n#include <unistd.h>\n\
          #define MIB (1l << 20)\n\
          static char *map(long bytes, int rights) {{\n\
              return mmap(0, bytes, rights, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);\n\
@@ -40,23 +40,25 @@ fn idle(host: &Hypervisor, work: &str) -> (Process, TempDir) {
     (process, directory)
 }
 
+/// Has a process within 32 MiB go on.
+fn go_on(process: &mut Process, scanner: &Scanner) -> Pause {
+    process.limit(32 * MIB, 64 * MIB, 64);
+    process.measure_by(scanner);
+    process.feed(b"x");
+    process.run().unwrap()
+}
+
 /// How a program ends in a clone within 32 MiB, and again after a reset.
 fn ends(work: &str) -> Option<Pause> {
     let host = kvm()?;
     let scanner = Scanner::open().unwrap();
-    let run = |process: &mut Process| {
-        process.limit(32 * MIB, 64 * MIB, 64);
-        process.measure_by(&scanner);
-        process.feed(b"x");
-        process.run().unwrap()
-    };
     let (process, _files) = idle(&host, work);
     let template = Template::seal(process).unwrap();
     let mut clone = template.spawn(&host).unwrap();
-    let end = run(&mut clone);
+    let end = go_on(&mut clone, &scanner);
     let mut clone = template.reset(clone, &scanner).unwrap().0;
     assert_eq!(template.differences(&mut clone, &scanner).unwrap(), Vec::<String>::new());
-    assert_eq!(run(&mut clone), end, "after a reset");
+    assert_eq!(go_on(&mut clone, &scanner), end, "after a reset");
     Some(end)
 }
 
@@ -203,6 +205,9 @@ fn memory_takes_the_room_that_scratch_shares_and_gives_it_back() {
         int file = open("/tmp/file", O_CREAT | O_RDWR, 0600), count = 0;
         memset(all, 1, 50 * MIB);
         /* Of 64 MiB memory has 18 and a little. */
+        struct statvfs system;
+        if (fstatvfs(file, &system) || system.f_blocks * 4096 != 64 * MIB) return 4;
+        if (system.f_bavail * 4096 < 45 * MIB || system.f_bavail * 4096 > 46 * MIB) return 5;
         while (write(file, block, sizeof block) == sizeof block) count++;
         if (count < 45 * 16 || count > 46 * 16) return 1;
         munmap(all, 50 * MIB);
@@ -242,4 +247,25 @@ fn a_machine_that_touches_too_much_is_ended() {
     is_too_much(
         "char *all = mmap(0, 100 * MIB, 3, MAP_SHARED | MAP_ANONYMOUS, -1, 0); memset(all, 1, 100 * MIB); return 0;",
     );
+}
+
+#[test]
+fn what_one_call_writes_counts_before_any_of_it_is_there() {
+    let Some(host) = kvm() else { return };
+    let scanner = Scanner::open().unwrap();
+    let source = r#"
+        char *base = map(2000 * MIB, PROT_NONE);
+        int zeros = open("/dev/zero", O_RDONLY);
+        const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+        for (long at = 0; at < 40 * 48 * MIB; at += 48 * MIB) {
+            if (mmap(base + at, 24 * MIB, 3, flags, -1, 0) != base + at) return 1;
+            if (mmap(base + at + 24 * MIB, 24 * MIB, 3, flags, -1, 0) == MAP_FAILED) return 2;
+            read(zeros, base + at, 48 * MIB);
+            munmap(base + at + 24 * MIB, 24 * MIB);
+        }
+        return 0;"#;
+    let mut clone = Template::seal(idle(&host, source).0).unwrap().spawn(&host).unwrap();
+    assert_eq!(go_on(&mut clone, &scanner), Pause::OutOfMemory);
+    let weight = clone.weigh(&scanner).unwrap();
+    assert!(weight <= 33 * MIB, "{weight}");
 }

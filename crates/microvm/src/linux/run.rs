@@ -39,6 +39,7 @@ impl Process {
         let stopper = self.stopper.clone();
         let mut running = stopper.on_this_thread()?;
         self.used.begin();
+        self.space.begin_run();
         let pause = self.run_until(&mut running)?;
         deferred::settle(self);
         self.used.pause();

@@ -1,4 +1,5 @@
-//! The addresses that a guest has mapped, and the rights to each. Plain data.
+//! The addresses that a guest has mapped, and the rights to each; and sets of ranges that are marked
+//! in another way. Plain data.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -6,16 +7,43 @@ use std::ops::Range;
 use crate::memory::layout::page_down;
 use crate::memory::rights::Rights;
 
-/// Disjoint mapped ranges of whole pages; neighbours with equal rights are one range.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Regions {
+/// What is noted of a range.
+pub trait Mark: Copy + Eq {
+    /// Whether bytes that are marked so count.
+    fn counts(self) -> bool;
+}
+
+impl Mark for Rights {
+    fn counts(self) -> bool {
+        self.count()
+    }
+}
+
+/// Disjoint mapped ranges of whole pages; neighbours with equal rights are one range. With another
+/// mark than rights: a set of such ranges.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Regions<M = Rights> {
     /// By start: end and rights.
-    map: BTreeMap<u64, (u64, Rights)>,
+    map: BTreeMap<u64, (u64, M)>,
     /// Bytes of the ranges that count as memory.
     counted: u64,
 }
 
+impl<M> Default for Regions<M> {
+    fn default() -> Self {
+        Self { map: BTreeMap::new(), counted: 0 }
+    }
+}
+
 impl Regions {
+    /// Whether all of `range` is mapped with at least `wanted`. True of an empty range.
+    #[must_use]
+    pub fn allow(&self, range: Range<u64>, wanted: Rights) -> bool {
+        self.are_all(range, |rights| rights.allow(wanted))
+    }
+}
+
+impl<M: Mark> Regions<M> {
     /// Number of ranges.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -31,17 +59,17 @@ impl Regions {
     /// Bytes of `range` that count as memory.
     #[must_use]
     pub fn counted_in(&self, range: Range<u64>) -> u64 {
-        let counting = self.inside(range).filter(|(_, rights)| rights.count());
+        let counting = self.inside(range).filter(|(_, rights)| rights.counts());
         counting.map(|(part, _)| part.end - part.start).sum()
     }
 
     /// All of them, by address.
-    pub fn iter(&self) -> impl Iterator<Item = (Range<u64>, Rights)> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = (Range<u64>, M)> + '_ {
         self.map.iter().map(|(start, (end, rights))| (*start..*end, *rights))
     }
 
     /// The parts that lie inside `range`, by address.
-    pub fn inside(&self, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, Rights)> + '_ {
+    pub fn inside(&self, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, M)> + '_ {
         let before = self.map.range(..=range.start).next_back();
         let first =
             before.filter(|(_, (end, _))| *end > range.start).map_or(range.start, |it| *it.0);
@@ -60,15 +88,14 @@ impl Regions {
     /// Whether all of `range` is mapped.
     #[must_use]
     pub fn cover(&self, range: Range<u64>) -> bool {
-        self.allow(range, Rights::NONE)
+        self.are_all(range, |_| true)
     }
 
-    /// Whether all of `range` is mapped with at least `wanted`. True of an empty range.
-    #[must_use]
-    pub fn allow(&self, range: Range<u64>, wanted: Rights) -> bool {
+    /// Whether all of `range` is mapped, with rights of which this is true.
+    fn are_all(&self, range: Range<u64>, is_so: impl Fn(M) -> bool) -> bool {
         let mut reached = range.start;
         for (part, rights) in self.inside(range.clone()) {
-            if part.start != reached || !rights.allow(wanted) {
+            if part.start != reached || !is_so(rights) {
                 return false;
             }
             reached = part.end;
@@ -77,9 +104,9 @@ impl Regions {
     }
 
     /// Maps `range`, instead of what was there.
-    pub fn set(&mut self, range: Range<u64>, rights: Rights) {
+    pub fn set(&mut self, range: Range<u64>, rights: M) {
         self.clear(range.clone());
-        if rights.count() {
+        if rights.counts() {
             self.counted += range.end - range.start;
         }
         let Range { mut start, mut end } = range;
@@ -106,7 +133,7 @@ impl Regions {
                 continue;
             };
             self.map.remove(&start);
-            if rights.count() {
+            if rights.counts() {
                 self.counted -= part.end - part.start;
             }
             if start < range.start {
@@ -165,7 +192,7 @@ impl Regions {
 
     /// The region that holds `address`.
     #[must_use]
-    pub fn at(&self, address: u64) -> Option<(Range<u64>, Rights)> {
+    pub fn at(&self, address: u64) -> Option<(Range<u64>, M)> {
         let page = page_down(address);
         let (&start, &(end, rights)) = self.map.range(..=page).next_back()?;
         // Ends are whole pages. The last page of the address space has no end that could be

@@ -32,6 +32,7 @@ use crate::memory::rights::Rights;
 use crate::memory::scan::Scanner;
 use crate::memory::tables;
 use journal::Journal;
+use promises::Absent;
 pub use rewind::Reset;
 pub(crate) use saved::{SavedSpace, SpaceRestoreError};
 pub use units::Units;
@@ -58,7 +59,10 @@ pub struct Space {
     own_limit: u64,
     /// Tells which pages of a clone hold anything.
     scanner: Option<Scanner>,
-    /// Whether the guest touched more than it may have.
+    /// Scans in a row that took back next to nothing.
+    scans: u32,
+    /// Whether the guest touched more than it may have, or the host failed in the middle of a
+    /// change.
     exhausted: bool,
 }
 
@@ -71,8 +75,8 @@ pub(crate) struct SpaceState {
     /// The regions that are shared but show no file: their bytes stay until they are unmapped. All
     /// are noted with the same rights.
     shared: Regions,
-    /// The memory that is mapped and has no pages yet.
-    promised: Regions,
+    /// The mapped ranges without pages: promised memory, and reserved stacks.
+    promised: Regions<Absent>,
     break_start: u64,
     break_now: u64,
     /// The units in which something is or was mapped.
@@ -86,6 +90,14 @@ pub(crate) struct SpaceState {
     /// Bytes that counted when the first machine of this line was frozen. A clone that is frozen in
     /// its turn passes the number on: what it has mapped itself counts for its clones.
     pub(crate) given: Option<u64>,
+}
+
+/// What a new mapping takes the place of: bytes that stop to count, and to be mapped, once it is
+/// made.
+#[derive(Clone, Copy, Debug, Default)]
+struct Replaced {
+    counted: u64,
+    mapped: u64,
 }
 
 /// When a mapping takes memory.
@@ -137,8 +149,9 @@ impl Space {
 
     pub(crate) fn of(arena: Arena, state: SpaceState) -> Self {
         let journal = Journal::default();
-        let (limit, own_limit) = (u64::MAX, u64::MAX);
-        Self { arena, state, journal, limit, loan: 0, own_limit, scanner: None, exhausted: false }
+        let (limit, loan, own_limit) = (u64::MAX, 0, u64::MAX);
+        let (scanner, scans, exhausted) = (None, 0, false);
+        Self { arena, state, journal, limit, loan, own_limit, scanner, scans, exhausted }
     }
 
     /// A clone of a frozen address space.
@@ -227,6 +240,21 @@ impl Space {
         length: u64,
         rights: Rights,
     ) -> Result<u64, Errno> {
+        self.map_instead(Replaced::default(), pages, place, length, rights)
+    }
+
+    /// The same, before the caller unmaps what this replaces.
+    ///
+    /// # Errors
+    /// Those of `mmap(2)`.
+    fn map_instead(
+        &mut self,
+        replaced: Replaced,
+        pages: Pages,
+        place: Place,
+        length: u64,
+        rights: Rights,
+    ) -> Result<u64, Errno> {
         let length = page_up(length);
         if length == 0 {
             return Err(Errno::INVAL);
@@ -260,32 +288,39 @@ impl Space {
                 start
             }
         };
-        self.grant(pages, start..start + length, rights)?;
+        self.grant(replaced, pages, start..start + length, rights)?;
         Ok(start)
     }
 
     /// Maps a range that is free.
-    fn grant(&mut self, pages: Pages, range: Range<u64>, rights: Rights) -> Result<(), Errno> {
+    fn grant(
+        &mut self,
+        replaced: Replaced,
+        pages: Pages,
+        range: Range<u64>,
+        rights: Rights,
+    ) -> Result<(), Errno> {
         self.check_count(1)?;
         let length = range.end - range.start;
-        self.check_own_room(length)?;
+        self.check_own_room(length.saturating_sub(replaced.mapped))?;
         // A clone puts zeros in the place of its template's pages: they are its own memory,
         // accessible or not.
         let zeros = self.arena.stale(range.clone());
-        let is_present = rights.count() && (pages == Pages::AtOnce || length <= self.room());
-        let more = match is_present {
-            true => length,
-            false => zeros.iter().map(|part| part.end - part.start).sum(),
-        };
-        self.make_room(more)?;
-        self.arena.zero_on_reuse(range.clone());
+        let more = length.saturating_sub(replaced.counted);
+        let is_present = rights.count() && (pages == Pages::AtOnce || more <= self.room());
+        // The zeros are there before anything that is replaced goes.
+        let filled = zeros.iter().map(|part| part.end - part.start).sum();
+        self.make_room(|_| if is_present { more.max(filled) } else { filled })?;
+        for part in &zeros {
+            self.arena.bytes_mut(part.clone()).fill(0);
+        }
         self.state.regions.set(range.clone(), rights);
         if !rights.count() {
             for part in zeros {
                 self.state.regions.set(part, Rights::HIDDEN);
             }
         } else if !is_present {
-            self.state.promised.set(range.clone(), promises::PROMISED);
+            self.state.promised.set(range.clone(), Absent::Promised);
             zeros.into_iter().for_each(|part| self.state.promised.clear(part));
         } else if rights.allow(Rights::WRITE) {
             // A range that cannot be written yet, as a thread's stack at first, will hardly be
@@ -388,7 +423,7 @@ impl Space {
         self.end_reservations(&range);
         let promised = if more > self.room() { new } else { Vec::new() };
         for part in promised.into_iter().chain([stack]).filter(|part| !part.is_empty()) {
-            self.state.promised.set(part, promises::PROMISED);
+            self.state.promised.set(part, Absent::Promised);
         }
         self.enter(range, rights)?;
         shrinking.map_or(Ok(()), |range| self.arena.flush(range).map_err(refused))
@@ -432,11 +467,6 @@ impl Space {
     /// Whether any byte of a range is shared without a file.
     pub(crate) fn is_shared(&self, range: Range<u64>) -> bool {
         self.state.shared.touch(range)
-    }
-
-    /// Whether a range is mapped, and counts as memory all over.
-    pub(crate) fn is_present(&self, range: &Range<u64>) -> bool {
-        self.state.counted_in(range.clone()) == range.end - range.start
     }
 
     /// Notes the file that a range just mapped shows.

@@ -165,11 +165,10 @@ impl Template {
     ) -> Result<(), SaveError> {
         let facts = Facts::of(host, build, &self.kernel.tree);
         let facts = facts.ok_or(SaveError::Unusual("a host that does not name its start"))?;
-        let state = self.state(host)?;
+        let parts = [part(&facts, MAX_FACTS)?, part(&self.state(host)?, MAX_STATE)?];
         to.write_all(MAGIC)?;
         to.write_all(&VERSION.to_le_bytes())?;
-        write_part(&mut to, &facts)?;
-        write_part(&mut to, &state)?;
+        to.write_all(&parts.concat())?;
         memory::write(&self.frozen, &self.space.regions, &mut to)?;
         Ok(to.flush()?)
     }
@@ -191,8 +190,8 @@ impl Template {
         }
         let (umask, name, pid, told) = (*umask, *name, *pid, *told);
         let used = u64::try_from(used.now().as_nanos()).unwrap_or(u64::MAX);
-        let (space, signals) = (space.to_saved(), signals.to_saved());
-        let unusual = SaveError::Unusual;
+        let (unusual, signals) = (SaveError::Unusual, signals.to_saved());
+        let space = space.to_saved().ok_or(unusual("too many mappings"))?;
         let scratch = tree.to_saved().ok_or(unusual("files of its own, or branches"))?;
         let files =
             files.to_saved().ok_or(unusual("files of layers open, pipes, sockets or locks"))?;
@@ -303,11 +302,12 @@ fn now() -> u64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(rest)
 }
 
-fn write_part(to: &mut impl Write, part: &impl Serialize) -> io::Result<()> {
-    let bytes = serde_json::to_vec(part)?;
-    let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
-    to.write_all(&length.to_le_bytes())?;
-    to.write_all(&bytes)
+/// A part as [`read_part`] reads it: its length, and what it is.
+fn part(part: &impl Serialize, most: usize) -> Result<Vec<u8>, SaveError> {
+    let bytes = serde_json::to_vec(part).map_err(io::Error::from)?;
+    let length = u32::try_from(bytes.len()).ok().filter(|_| bytes.len() <= most);
+    let length = length.ok_or(SaveError::Unusual("more state than a snapshot holds"))?;
+    Ok([&length.to_le_bytes()[..], &bytes].concat())
 }
 
 fn read_head(from: &mut impl Read) -> Result<(), RestoreError> {

@@ -81,6 +81,7 @@ pub(crate) fn touching(frozen: &FrozenArena, space: &SpaceState) -> Option<u64> 
     let (start, end) = (space.vdso, space.vdso + image.len() as u64);
     let whole = space.regions.allow(page_of(space)..start, Rights::READ)
         && space.regions.allow(start..page_up(end), Rights::EXECUTE)
+        && space.is_present(page_of(space)..page_up(end))
         && frozen.bytes(start..end) == image;
     let at = (&raw const lambswool_vdso_touch).addr() - image.as_ptr().addr();
     whole.then_some(start + at as u64)
@@ -147,9 +148,12 @@ impl ClockPage {
         if !self.lost && scaled(age, self.nominal) < FRESH {
             return;
         }
-        // A guest that unmapped the page, or may write to it, has none.
+        // A guest that unmapped the page, or may write to it, has none; nor has one that mapped
+        // another there and did not touch it yet.
         let page = page_of(&space.state);
-        if space.regions().at(page).is_none_or(|(_, rights)| rights != Rights::READ) {
+        let is_readable =
+            space.regions().at(page).is_some_and(|(_, rights)| rights == Rights::READ);
+        if !is_readable || !space.state.is_present(page..page + PAGE) {
             return;
         }
         let HostClocks { real, boot, now } = read_clocks(self.nominal);

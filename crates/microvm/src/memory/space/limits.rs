@@ -5,6 +5,7 @@ use std::ops::Range;
 use rustix::io::Errno;
 
 use super::{Space, SpaceState, refused};
+use crate::memory::layout::USER_END;
 use crate::memory::rights::Rights;
 use crate::memory::scan::Scanner;
 
@@ -74,16 +75,28 @@ impl Space {
         self.loan = bytes;
     }
 
-    /// Makes room for `more` bytes that count, by taking back what was never touched: first whole
-    /// pages, then parts of huge pages. ENOMEM where that is not enough.
-    pub(super) fn make_room(&mut self, more: u64) -> Result<(), Errno> {
-        if self.most_room() < more {
+    /// Makes room for the bytes that `need` tells, by taking back what was never touched: first
+    /// whole pages, then parts of huge pages. `need` is asked again after each step: what is taken
+    /// back may be a part of what is needed. ENOMEM where that is not enough.
+    pub(super) fn make_room(&mut self, need: impl Fn(&SpaceState) -> u64) -> Result<(), Errno> {
+        let lacks = |space: &Self| space.most_room() < need(&space.state);
+        if lacks(self)
+            && need(&self.state) <= self.reachable_room()
+            && self.take_back()
+            && lacks(self)
+            && self.arena.leave_huge().map_err(refused)?
+        {
             self.take_back();
         }
-        if self.most_room() < more && self.arena.leave_huge().map_err(refused)? {
-            self.take_back();
-        }
-        if self.most_room() < more { Err(Errno::NOMEM) } else { Ok(()) }
+        if lacks(self) { Err(Errno::NOMEM) } else { Ok(()) }
+    }
+
+    /// Room beyond which taking back never comes: what a clone shares with its origin is not taken
+    /// back.
+    fn reachable_room(&self) -> u64 {
+        let shared = self.arena.inherited(0..USER_END).into_iter();
+        let stays: u64 = shared.map(|part| self.state.counted_in(part)).sum();
+        self.limit.saturating_add(self.loan).saturating_sub(stays)
     }
 
     /// Sets what tells which pages of a clone hold anything. Without it, what is mapped within the
@@ -104,21 +117,6 @@ impl Space {
         }
         let mapped: u64 = self.state.regions.iter().map(|(it, _)| it.end - it.start).sum();
         if mapped.saturating_add(more) > self.own_limit { Err(Errno::NOMEM) } else { Ok(()) }
-    }
-
-    /// Makes a change while more is allowed: bytes that count and bytes that are mapped, which the
-    /// change replaces.
-    pub(super) fn with_credit<T>(
-        &mut self,
-        (counted, mapped): (u64, u64),
-        change: impl FnOnce(&mut Self) -> T,
-    ) -> T {
-        let limits = (self.limit, self.own_limit);
-        self.limit = self.limit.saturating_add(counted);
-        self.own_limit = self.own_limit.saturating_add(mapped);
-        let changed = change(self);
-        (self.limit, self.own_limit) = limits;
-        changed
     }
 
     /// Number of regions that are split when those parts of them get these rights.

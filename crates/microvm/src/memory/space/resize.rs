@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use rustix::io::Errno;
 
-use super::promises::PROMISED;
-use super::{Pages, Place, Space};
+use super::promises::Absent;
+use super::{Pages, Place, Replaced, Space};
 use crate::memory::arena::length_of;
 use crate::memory::layout::{BLOCK, BREAK_END, PAGE, USER_END, page_up, pages};
 use crate::memory::rights::Rights;
@@ -44,7 +44,7 @@ impl Space {
         let pages = if file.is_some() { Pages::AtOnce } else { Pages::OnTouch };
         let grown = start.checked_add(new).filter(|grown| *grown <= USER_END);
         if let Some(grown) = grown.filter(|grown| !self.state.regions.touch(end..*grown)) {
-            self.grant(pages, end..grown, rights)?;
+            self.grant(Replaced::default(), pages, end..grown, rights)?;
             if let Some(file) = file {
                 self.show(start..grown, file);
             }
@@ -58,15 +58,13 @@ impl Space {
         }
         // One region for the new range, and one for the rest of a region that is cut in two.
         self.check_count(2)?;
-        // The old range stops counting.
-        let credit = self.state.counted_in(start..end);
-        let to = Place::Hint(0);
-        let moved =
-            self.with_credit((credit, old), |space| space.map_for(pages, to, new, rights))?;
-        if rights.count() {
-            self.carry(start..end, moved)?;
-        }
-        self.release(start..end)?;
+        let replaced = Replaced { counted: self.state.counted_in(start..end), mapped: old };
+        let moved = self.map_instead(replaced, pages, Place::Hint(0), new, rights)?;
+        let carried = if rights.count() { self.carry(start..end, moved) } else { Ok(()) };
+        let carried = carried.and_then(|()| self.release(start..end));
+        // Half moved, it is neither what the program nor what the counts take it for.
+        self.exhausted |= carried.is_err();
+        carried?;
         if let Some(file) = file {
             self.show(moved..moved + new, file);
         }
@@ -94,7 +92,7 @@ impl Space {
                 }
                 // Given back at once, so that not all of it exists, or counts, twice.
                 self.arena.discard(block.clone()).map_err(super::refused)?;
-                self.state.promised.set(block, PROMISED);
+                self.state.promised.set(block, Absent::Promised);
             }
         }
         Ok(())
@@ -117,7 +115,7 @@ impl Space {
             if self.state.regions.touch(old..new) {
                 return now;
             }
-            self.grant(Pages::OnTouch, old..new, Rights::WRITE)
+            self.grant(Replaced::default(), Pages::OnTouch, old..new, Rights::WRITE)
         } else {
             self.release(new..old)
         };
@@ -125,5 +123,38 @@ impl Space {
             self.state.break_now = wanted;
         }
         self.state.break_now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::layout::{MAP_START, PROGRAM};
+
+    /// A mapping may land where its template held data: zeros of the clone's own then count there.
+    #[test]
+    fn what_moves_counts_the_zeros_on_which_it_lands() {
+        let mut origin = Space::new().unwrap();
+        let template = MAP_START..MAP_START + 400 * PAGE;
+        origin.map(Place::Fixed(template.start), 400 * PAGE, Rights::WRITE).unwrap();
+        origin.arena.bytes_mut(template.start + 150 * PAGE..template.end).fill(7);
+        let (frozen, state) = origin.freeze().unwrap();
+        for (limit, moves) in [(300, false), (400, true)] {
+            let mut space = Space::clone_of(&frozen, state.clone()).unwrap();
+            space.unmap(template.start, 400 * PAGE).unwrap();
+            // No other addresses are left.
+            let rest = USER_END - template.end;
+            space.map(Place::Fixed(template.end), rest, Rights::NONE).unwrap();
+            space.limit = limit * PAGE;
+            space.map(Place::Fixed(PROGRAM), 200 * PAGE, Rights::WRITE).unwrap();
+            space.write(PROGRAM, 200 * PAGE).unwrap().fill(1);
+            space.map(Place::Fixed(PROGRAM + 200 * PAGE), PAGE, Rights::NONE).unwrap();
+            let moved = space.remap(PROGRAM, 200 * PAGE, 350 * PAGE, true);
+            assert_eq!(moved.is_ok(), moves, "{moved:?}");
+            let now = moved.unwrap_or(PROGRAM);
+            assert!(space.arena.bytes(now..now + 200 * PAGE).iter().all(|byte| *byte == 1));
+            assert!(!space.is_exhausted());
+            assert!(space.counted() <= limit * PAGE, "{:#x}", space.counted() / PAGE);
+        }
     }
 }

@@ -46,7 +46,7 @@ impl Space {
             }
         }
         self.state.clone_from(state);
-        self.exhausted = false;
+        (self.scans, self.exhausted) = (0, false);
         Ok(reset)
     }
 

@@ -5,7 +5,7 @@ use std::io;
 use serde::{Deserialize, Serialize};
 
 use super::limits::MAX_REGIONS;
-use super::promises::{PROMISED, RESERVED};
+use super::promises::Absent;
 use super::{Space, SpaceState};
 use crate::memory::file_mappings::FileMapping;
 use crate::memory::layout::{BREAK_END, PAGE, Places, USER_END, USER_START};
@@ -46,8 +46,9 @@ pub(crate) enum SpaceRestoreError {
 }
 
 impl SpaceState {
-    /// The mappings for a snapshot. Units, and where clones look for room, follow from them.
-    pub(crate) fn to_saved(&self) -> SavedSpace {
+    /// The mappings for a snapshot; none where they are more than one holds. Units, and where
+    /// clones look for room, follow from them.
+    pub(crate) fn to_saved(&self) -> Option<SavedSpace> {
         let Self {
             regions,
             files,
@@ -61,6 +62,10 @@ impl SpaceState {
             huge: _,
             given,
         } = self;
+        let longest = regions.count().max(files.count()).max(shared.count()).max(promised.count());
+        if longest > MAX_REGIONS {
+            return None;
+        }
         let given = given.unwrap_or_else(|| self.counted());
         let regions = regions.iter().map(|(range, rights)| (range.start, range.end, rights.bits()));
         let program_break = (*break_start, *break_now);
@@ -68,9 +73,10 @@ impl SpaceState {
             (range.start, range.end, node.0, offset, shared)
         });
         let shared = shared.iter().map(|(range, _)| (range.start, range.end)).collect();
-        let promised = promised.iter().map(|(it, mark)| (it.start, it.end, mark == PROMISED));
+        let promised = promised.iter();
+        let promised = promised.map(|(it, mark)| (it.start, it.end, mark == Absent::Promised));
         let (regions, files, promised) = (regions.collect(), files.collect(), promised.collect());
-        SavedSpace { regions, program_break, given, vdso: *vdso, files, shared, promised }
+        Some(SavedSpace { regions, program_break, given, vdso: *vdso, files, shared, promised })
     }
 }
 
@@ -163,7 +169,8 @@ impl Space {
             if regions.inside(start..end).any(|(_, rights)| rights.count() != promised) {
                 return Err(SpaceRestoreError::Mappings);
             }
-            self.state.promised.set(start..end, if promised { PROMISED } else { RESERVED });
+            let mark = if promised { Absent::Promised } else { Absent::Reserved };
+            self.state.promised.set(start..end, mark);
             behind = end;
         }
         Ok(())
@@ -211,7 +218,7 @@ mod tests {
                 }
                 if number % 2 == 0 { space.show(range, file) } else { space.share(range) }
             }
-            let again = space.state.to_saved().to_space().unwrap();
+            let again = space.state.to_saved().unwrap().to_space().unwrap();
             prop_assert_eq!(&again.state, &space.state);
             for page in pages(MAP_START..MAP_START + 2000 * PAGE) {
                 let entry = |space: &Space| tables::entry(&space.arena, page);
@@ -295,5 +302,21 @@ mod tests {
                 "{program_break:x?} {given}"
             );
         }
+    }
+
+    #[test]
+    fn a_space_of_too_many_ranges_is_not_saved() {
+        const MANY: u64 = MAX_REGIONS as u64;
+        let mut space = Space::new().unwrap();
+        let start = space.map(Place::Hint(0), 2 * (MANY + 1) * PAGE, Rights::NONE).unwrap();
+        let stack = |number: u64| start + 2 * number * PAGE..start + (2 * number + 1) * PAGE;
+        for number in 0..=MANY {
+            space.reserve_stack(stack(number));
+        }
+        assert_eq!(space.state.promised.count() as u64, MANY);
+        assert!(space.state.to_saved().is_some());
+        // As touches here and there may make them.
+        space.state.promised.set(stack(MANY), Absent::Promised);
+        assert_eq!(space.state.to_saved(), None);
     }
 }

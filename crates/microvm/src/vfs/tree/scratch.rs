@@ -28,7 +28,8 @@ impl Tree {
         self.room.shared.saturating_sub(self.used)
     }
 
-    fn free(&self) -> u64 {
+    /// Bytes that are free: neither files nor memory have them.
+    pub(crate) fn free(&self) -> u64 {
         self.room.bytes.saturating_sub(self.used.saturating_add(self.room.lent))
     }
 

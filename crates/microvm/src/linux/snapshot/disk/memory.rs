@@ -64,7 +64,7 @@ pub(crate) fn read(space: &mut Space, from: &mut impl Read) -> Result<(), Restor
         let whole = start.is_multiple_of(PAGE) && length.is_multiple_of(PAGE);
         let end = start.checked_add(length).filter(|_| whole && (PAGE..=BLOCK).contains(&length));
         let run = end.filter(|_| start >= behind).map(|end| start..end);
-        let run = run.filter(|run| space.is_present(run));
+        let run = run.filter(|run| space.state.is_present(run.clone()));
         let run = run.ok_or(RestoreError::Damaged("memory where there is none"))?;
         behind = run.end;
         from.read_exact(space.arena_mut().bytes_mut(run))?;

@@ -268,8 +268,8 @@ fn describe_system(tree: &Tree, node: NodeId) -> Record<120> {
     if !writable {
         return record.long(0, OVERLAY).long(16, LAYERS / PAGE).long(80, VALID | READ_ONLY);
     }
-    let ((bytes, nodes), (used, made)) = (tree.room(), tree.used());
-    let free = bytes.saturating_sub(used) / PAGE;
+    let ((bytes, nodes), (_, made)) = (tree.room(), tree.used());
+    let free = tree.free() / PAGE;
     record
         .long(0, TMPFS)
         .long(16, bytes / PAGE)
