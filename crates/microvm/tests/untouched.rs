@@ -269,3 +269,64 @@ fn what_one_call_writes_counts_before_any_of_it_is_there() {
     let weight = clone.weigh(&scanner).unwrap();
     assert!(weight <= 33 * MIB, "{weight}");
 }
+
+/// A template of a clone that has done its work up to its next wait.
+fn loaded(host: &Hypervisor, work: &str, scanner: &Scanner) -> Template {
+    let mut clone = Template::seal(idle(host, work).0).unwrap().spawn(host).unwrap();
+    assert_eq!(go_on(&mut clone, scanner), Pause::Idle);
+    Template::seal_clone(clone, scanner).unwrap()
+}
+
+#[test]
+fn memory_mapped_while_a_function_loads_counts_when_a_call_touches_it() {
+    let Some(host) = kvm() else { return };
+    let scanner = Scanner::open().unwrap();
+    let source = r#"
+        char *all = map(1000 * MIB, 3), *part;
+        all[900 * MIB] = 9;
+        for (int round = 0; round < 3; round++) {
+            read(3, &byte, 1);
+            part = all + round * 300 * MIB;
+            for (long at = 0; at < 20 * MIB; at += 512) if (part[at]) return 1;
+            memset(part, 1, 20 * MIB);
+            if (all[900 * MIB] != 9) return 2;
+            read(3, &byte, 1);
+            if (madvise(part, 20 * MIB, MADV_DONTNEED) || part[5]) return 3;
+        }
+        read(3, &byte, 1);
+        memset(all, 1, 40 * MIB);
+        return 4;"#;
+    let template = loaded(&host, source, &scanner);
+    let mut clone = template.spawn(&host).unwrap();
+    for _ in 0..2 {
+        for _ in 0..3 {
+            assert_eq!(go_on(&mut clone, &scanner), Pause::Idle);
+            let weight = clone.weigh(&scanner).unwrap();
+            assert!((20 * MIB..24 * MIB).contains(&weight), "{weight}");
+            assert_eq!(go_on(&mut clone, &scanner), Pause::Idle);
+        }
+        assert_eq!(go_on(&mut clone, &scanner), Pause::OutOfMemory);
+        clone = template.reset(clone, &scanner).unwrap().0;
+        assert_eq!(template.differences(&mut clone, &scanner).unwrap(), Vec::<String>::new());
+        let weight = clone.weigh(&scanner).unwrap();
+        assert!(weight < 4 * MIB, "{weight}");
+    }
+}
+
+#[test]
+fn memory_that_is_not_touched_while_a_function_loads_leaves_room_for_calls() {
+    let Some(host) = kvm() else { return };
+    let scanner = Scanner::open().unwrap();
+    let source = r#"
+        char *first = map(24 * MIB, 3);
+        first[20 * MIB] = 1;
+        read(3, &byte, 1);
+        char *second = map(24 * MIB, 3);
+        memset(second, 2, 24 * MIB);
+        return first[20 * MIB] == 1 && !first[5] && second[5] == 2 ? 0 : 1;"#;
+    let mut clone = loaded(&host, source, &scanner).spawn(&host).unwrap();
+    // Without a scanner, which would take it back now.
+    clone.limit(32 * MIB, 64 * MIB, 64);
+    clone.feed(b"x");
+    assert_eq!(clone.run().unwrap(), Pause::Exited(0));
+}

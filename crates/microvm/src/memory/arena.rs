@@ -114,13 +114,10 @@ impl Arena {
         map_file(base, &frozen.file, MapFlags::PRIVATE, rights)?;
         let backing = Backing::Clone(Arc::clone(frozen));
         let arena = Self { base, backing, huge: HugeBlocks::default() };
-        for zone in frozen.growth.clone() {
-            if zone.is_empty() {
-                continue;
-            }
+        for zone in &frozen.own {
             let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
             // SAFETY: the zone lies in the new arena's address space, which nothing else uses.
-            unsafe { mmap_anonymous(arena.at(&zone).cast(), length_of(&zone), rights, flags) }?;
+            unsafe { mmap_anonymous(arena.at(zone).cast(), length_of(zone), rights, flags) }?;
         }
         arena.begin_on_small(frozen);
         Ok(arena)
@@ -157,13 +154,13 @@ impl Arena {
         Ok(())
     }
 
-    /// Makes it the origin of clones, never to be written again. Nothing is mapped in `growth`:
-    /// clones have memory of their own there, from `huge` on in huge pages where a whole block
-    /// counts.
+    /// Makes it the origin of clones, never to be written again. `own` are zones that hold nothing,
+    /// by address: clones have memory of their own there, from `huge` on in huge pages where a
+    /// whole block counts.
     ///
     /// # Errors
     /// When the host refuses; the arena is lost.
-    pub fn freeze(self, growth: [Range<u64>; 2], huge: u64) -> io::Result<Arc<FrozenArena>> {
+    pub fn freeze(self, own: Vec<Range<u64>>, huge: u64) -> io::Result<Arc<FrozenArena>> {
         let Backing::Own(file) = &self.backing else {
             return Err(io::Error::other("only memory that is a file of its own can be frozen"));
         };
@@ -176,7 +173,7 @@ impl Arena {
         // Private because kernels before 6.7 cannot map a sealed file as shared. Nothing writes, so
         // nothing is copied.
         map_file(base, &file, MapFlags::PRIVATE, ProtFlags::READ)?;
-        Ok(Arc::new(FrozenArena { base, file, growth, huge }))
+        Ok(Arc::new(FrozenArena { base, file, own, huge }))
     }
 
     /// Address in this process of offset 0, to which KVM's memory slots refer.
@@ -266,10 +263,10 @@ impl Arena {
     #[must_use]
     pub fn inherited(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let Backing::Clone(frozen) = &self.backing else { return Vec::new() };
-        let [first, second] = &frozen.growth;
-        let between = [0..first.start, first.end..second.start, second.end..ARENA_BYTES];
-        let cut = between.map(|it| it.start.max(range.start)..it.end.min(range.end));
-        cut.into_iter().filter(|part| !part.is_empty()).collect()
+        let ends = std::iter::once(0).chain(frozen.own.iter().map(|zone| zone.end));
+        let starts = frozen.own.iter().map(|zone| zone.start).chain([ARENA_BYTES]);
+        let cut = ends.zip(starts).map(|(start, end)| start.max(range.start)..end.min(range.end));
+        cut.filter(|part| !part.is_empty()).collect()
     }
 
     /// The frozen arena that it was cloned from.
@@ -309,7 +306,7 @@ impl Arena {
 pub struct FrozenArena {
     base: NonNull<u8>,
     file: File,
-    growth: [Range<u64>; 2],
+    own: Vec<Range<u64>>,
     huge: u64,
 }
 
@@ -339,10 +336,11 @@ impl FrozenArena {
         filled(&self.file, range)
     }
 
-    /// The two zones in which clones have memory of their own from the start.
+    /// The zones in which clones have memory of their own from the start, by address. It holds
+    /// nothing there.
     #[must_use]
-    pub fn growth(&self) -> &[Range<u64>; 2] {
-        &self.growth
+    pub fn own(&self) -> &[Range<u64>] {
+        &self.own
     }
 }
 

@@ -168,6 +168,16 @@ impl Space {
     /// # Errors
     /// When the host refuses.
     pub(crate) fn freeze(mut self) -> io::Result<(Arc<FrozenArena>, SpaceState)> {
+        let break_end = self.state.break_now.next_multiple_of(BLOCK).max(PROGRAM);
+        let break_growth = if self.state.regions.touch(break_end..BREAK_END) {
+            BREAK_END..BREAK_END
+        } else {
+            break_end..BREAK_END
+        };
+        let floor = self.state.regions.end_below(USER_END).max(MAP_START).next_multiple_of(BLOCK);
+        let huge = (floor + SMALL_BYTES).min(floor.midpoint(USER_END).next_multiple_of(BLOCK));
+        (self.state.floor, self.state.huge) = (floor, huge);
+        let own = self.leave_to_clones([break_growth, floor..USER_END])?;
         for (range, rights) in self.state.regions.iter() {
             for part in self.state.present(range) {
                 let whole = part.start.next_multiple_of(BLOCK)..part.end & !(BLOCK - 1);
@@ -178,17 +188,8 @@ impl Space {
         }
         let state = &self.state;
         self.arena.collapse(0..USER_END, |block| state.counted_in(block))?;
-        let break_end = self.state.break_now.next_multiple_of(BLOCK).max(PROGRAM);
-        let break_growth = if self.state.regions.touch(break_end..BREAK_END) {
-            BREAK_END..BREAK_END
-        } else {
-            break_end..BREAK_END
-        };
-        let floor = self.state.regions.end_below(USER_END).max(MAP_START).next_multiple_of(BLOCK);
-        let huge = (floor + SMALL_BYTES).min(floor.midpoint(USER_END).next_multiple_of(BLOCK));
-        (self.state.floor, self.state.huge) = (floor, huge);
         self.state.given = Some(self.given());
-        let frozen = self.arena.freeze([break_growth, floor..USER_END], huge)?;
+        let frozen = self.arena.freeze(own, huge)?;
         Ok((frozen, self.state))
     }
 

@@ -73,7 +73,7 @@ impl Arena {
     /// Has the host hold a clone's own memory on small pages, when the clone begins. A host without
     /// huge pages refuses that.
     pub(super) fn begin_on_small(&self, frozen: &FrozenArena) {
-        for zone in frozen.growth.iter().filter(|zone| !zone.is_empty()) {
+        for zone in &frozen.own {
             let _ = self.advise(zone, Advice::LinuxNoHugepage);
         }
     }
@@ -83,7 +83,7 @@ impl Arena {
     /// many ranges gets no more.
     pub(crate) fn hold_on_huge(&mut self, blocks: &Range<u64>) {
         let Backing::Clone(frozen) = &self.backing else { return };
-        let blocks = blocks.start.max(frozen.huge)..blocks.end.min(frozen.growth[1].end);
+        let blocks = blocks.start.max(frozen.huge)..blocks.end;
         if blocks.is_empty() || !self.huge.more {
             return;
         }
@@ -165,7 +165,7 @@ impl Arena {
 
     fn end_advice(&self) -> io::Result<()> {
         let Backing::Clone(frozen) = &self.backing else { return Ok(()) };
-        self.advise(&(frozen.huge..frozen.growth[1].end), Advice::LinuxNoHugepage)
+        self.advise(&(frozen.huge..USER_END), Advice::LinuxNoHugepage)
     }
 
     /// The pages of a range that are not zero, by address.

@@ -10,8 +10,9 @@ use crate::memory::layout::BLOCK;
 pub(crate) struct Journal {
     /// Ranges in which it shares pages with its origin.
     inherited: Vec<Range<u64>>,
-    /// How far each zone of its own memory was used: the highest address.
-    growth: [u64; 2],
+    /// How far each zone of its own memory was used: the highest address. As many as there are
+    /// zones, or none.
+    own: Vec<u64>,
 }
 
 impl Journal {
@@ -21,7 +22,8 @@ impl Journal {
     /// Notes that the entries of `range` change.
     pub(crate) fn note(&mut self, arena: &Arena, range: &Range<u64>) {
         let Some(origin) = arena.origin() else { return };
-        for (zone, top) in origin.growth().iter().zip(&mut self.growth) {
+        self.own.resize(origin.own().len(), 0);
+        for (zone, top) in origin.own().iter().zip(&mut self.own) {
             if range.start < zone.end && zone.start < range.end {
                 *top = (*top).max(range.end.min(zone.end));
             }
@@ -41,10 +43,11 @@ impl Journal {
         }
     }
 
-    /// The ranges to be flushed, and the growth to be given back. The journal is empty afterwards.
-    pub(super) fn take(&mut self, growth: &[Range<u64>; 2]) -> (Vec<Range<u64>>, Vec<Range<u64>>) {
+    /// The ranges to be flushed, and the memory of its own (`zones`) to be given back. The journal
+    /// is empty afterwards.
+    pub(super) fn take(&mut self, zones: &[Range<u64>]) -> (Vec<Range<u64>>, Vec<Range<u64>>) {
         let journal = std::mem::take(self);
-        let used = growth.iter().zip(journal.growth);
+        let used = zones.iter().zip(journal.own);
         let used = used.map(|(zone, top)| zone.start..top.next_multiple_of(BLOCK).min(zone.end));
         (journal.inherited, used.filter(|zone| !zone.is_empty()).collect())
     }

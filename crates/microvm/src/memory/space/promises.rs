@@ -12,11 +12,14 @@
 //! takes no fault for that. Where present memory reaches the limit, what was never touched is taken
 //! back ([`Space::take_back`]). Where that is not enough, the process ends: [`Space::is_exhausted`].
 //!
-//! Promised memory holds nothing, in the guest as on the host.
+//! Promised memory holds nothing, in the guest as on the host. What a template has promised is not
+//! behind its file in a clone ([`Space::leave_to_clones`]): a first touch of a file's hole makes a
+//! page of the file, which would count nowhere and stay for all other clones.
 //!
 //! Of a thread's stack (`MAP_STACK`, reserved without rights and then made writable) only the upper
 //! end is present from the start. A thread touches hardly one of its eight megabytes.
 
+use std::cmp::Reverse;
 use std::io;
 use std::ops::Range;
 
@@ -24,7 +27,7 @@ use rustix::io::Errno;
 
 use super::limits::MAX_REGIONS;
 use super::{Space, SpaceState, refused};
-use crate::memory::layout::{PAGE, USER_END, page_down, page_up};
+use crate::memory::layout::{BLOCK, PAGE, USER_END, USER_START, page_down, page_up};
 use crate::memory::regions::{Mark, Regions};
 use crate::memory::rights::Rights;
 use crate::memory::tables;
@@ -37,6 +40,10 @@ const PART: u64 = 64;
 /// Scans in a row that may take back less than a step. After that the process has no room. Each
 /// takes milliseconds, in which no deadline ends it.
 const MAX_SCANS: u32 = 1024;
+/// Zones of a clone's own beside those in which it grows: each takes two mappings of the host, of
+/// which all machines of a monitor have 65 530 together.
+const MAX_ZONES: usize = 32;
+
 /// Why a mapped range has no pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Absent {
@@ -78,6 +85,35 @@ impl SpaceState {
     fn promised_in(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let marked = self.promised.inside(range);
         marked.filter(|(_, mark)| *mark == Absent::Promised).map(|(part, _)| part).collect()
+    }
+
+    /// The zones that clones have to themselves, by address: `growth`, and the longest others in
+    /// which nothing is present, those with most promised memory first.
+    fn own_zones(&self, growth: [Range<u64>; 2]) -> Vec<Range<u64>> {
+        let mut taken = Regions::default();
+        for (range, rights) in self.regions.iter().filter(|(_, rights)| rights.count()) {
+            self.present(range).into_iter().for_each(|part| taken.set(part, rights));
+        }
+        let growth = growth.into_iter().filter(|zone| !zone.is_empty());
+        growth.clone().for_each(|zone| taken.set(zone, Rights::WRITE));
+        let gaps =
+            taken.gaps(USER_START..USER_END).into_iter().map(|gap| self.whole_blocks_of(gap));
+        let length = |zone: &Range<u64>| zone.end.saturating_sub(zone.start);
+        let mut zones: Vec<_> = gaps.filter(|zone| length(zone) >= BLOCK).collect();
+        zones.sort_by_key(|zone| Reverse((self.promised.counted_in(zone.clone()), length(zone))));
+        zones.truncate(MAX_ZONES);
+        zones.extend(growth);
+        zones.sort_by_key(|zone| zone.start);
+        zones
+    }
+
+    /// The whole blocks of a range, so that a block at one of its ends may still be a huge page of
+    /// the origin's; and all of what is promised there.
+    fn whole_blocks_of(&self, range: Range<u64>) -> Range<u64> {
+        let promised = self.promised_in(range.clone());
+        let first = promised.first().map_or(range.end, |part| part.start);
+        let last = promised.last().map_or(range.start, |part| part.end);
+        range.start.next_multiple_of(BLOCK).min(first)..(range.end & !(BLOCK - 1)).max(last)
     }
 }
 
@@ -215,6 +251,24 @@ impl Space {
         parts.into_iter().try_for_each(|part| self.promise(part)).map_err(refused)
     }
 
+    /// Before it is frozen, the zones that clones have to themselves: see
+    /// [`SpaceState::own_zones`]. What is promised elsewhere becomes present, and counts.
+    pub(super) fn leave_to_clones(
+        &mut self,
+        growth: [Range<u64>; 2],
+    ) -> io::Result<Vec<Range<u64>>> {
+        let zones = self.state.own_zones(growth);
+        let mut own = Regions::default();
+        zones.iter().for_each(|zone| own.set(zone.clone(), Absent::Promised));
+        let promised = self.state.promised_in(0..USER_END).into_iter();
+        for part in promised.flat_map(|part| own.gaps(part)).collect::<Vec<_>>() {
+            self.make_present(part)?;
+        }
+        // Calls may have read there.
+        zones.iter().try_for_each(|zone| self.arena.discard(zone.clone()))?;
+        Ok(zones)
+    }
+
     /// Whether the process touched more memory than it may have: it has to end.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.exhausted
@@ -229,13 +283,15 @@ mod tests {
 
     use super::super::{Pages, Place};
     use super::*;
-    use crate::memory::layout::{BLOCK, MAP_START, pages};
+    use crate::memory::arena::Arena;
+    use crate::memory::layout::{MAP_START, pages};
     use crate::memory::scan::Scanner;
 
     const RIGHTS: [Rights; 4] = [Rights::NONE, Rights::READ, Rights::WRITE, Rights::WRITE];
     /// Pages in which mappings are made, and pages of the limit.
     const ZONE: u64 = 2048;
     const LIMIT: u64 = 300;
+    const MIB: u64 = 1 << 20;
 
     /// A clone of such a space; none before Linux 6.7.
     fn clone_of(origin: Space, limit: u64) -> Option<Space> {
@@ -407,5 +463,74 @@ mod tests {
         let at = space.map(Place::Hint(0), 20 * PAGE, Rights::READ).unwrap();
         assert!(space.write(at + 5, 0).is_ok());
         assert_eq!(space.state.counted(), 0);
+    }
+
+    #[test]
+    fn clones_share_no_file_where_their_template_only_promised() {
+        let Some(mut loaded) = clone_of(Space::new().unwrap(), 32 * MIB) else { return };
+        let scanner = loaded.scanner.clone().unwrap();
+        let all = loaded.map(Place::Hint(0), 1024 * MIB, Rights::WRITE).unwrap();
+        let own = [all, all + 700 * MIB];
+        assert!(own.into_iter().all(|page| touch(&mut loaded, page)));
+        let (frozen, state) = loaded.into_own(&scanner).unwrap().freeze().unwrap();
+        assert!(state.counted() <= 2 * STEP);
+        let held = || bytes(&frozen.filled(0..USER_END).unwrap());
+        let before = held();
+        let mut space = Space::clone_of(&frozen, state.clone()).unwrap();
+        space.measure_by(scanner.clone());
+        space.allow(32 * MIB);
+        for round in 0..20 {
+            let start = all + MIB + round * 48 * MIB;
+            assert!(pages(start..start + 20 * MIB).all(|page| touch(&mut space, page)));
+            assert_eq!(bytes(&touched(&space)), 20 * MIB);
+            assert!((20 * MIB..=32 * MIB).contains(&space.state.counted()));
+            space.reset(&state, &scanner).unwrap();
+            assert_eq!(space.differences(&state, &scanner).unwrap(), Vec::<String>::new());
+            assert_eq!(bytes(&touched(&space)), 0);
+            assert!(own.into_iter().all(|page| space.arena.word(page) == page));
+        }
+        assert_eq!(held(), before);
+    }
+
+    #[test]
+    fn what_was_never_touched_when_a_clone_is_frozen_is_promised() {
+        let Some(mut loaded) = clone_of(Space::new().unwrap(), 64 * MIB) else { return };
+        let scanner = loaded.scanner.clone().unwrap();
+        let all = loaded.map(Place::Hint(0), 48 * MIB, Rights::WRITE).unwrap();
+        // To the last page of a huge page, where the host has them.
+        assert!(pages(all..all + 8 * MIB).skip(1).step_by(2).all(|page| touch(&mut loaded, page)));
+        assert_eq!(loaded.state.counted(), 48 * MIB);
+        let (frozen, state) = loaded.into_own(&scanner).unwrap().freeze().unwrap();
+        assert_eq!(state.counted(), 8 * MIB);
+        let shares =
+            |range: &Range<u64>| !frozen.own().iter().any(|own| own.contains(&range.start));
+        assert!(!state.promised_in(0..USER_END).iter().any(shares));
+    }
+
+    #[test]
+    fn promised_memory_in_too_many_ranges_counts_in_clones() {
+        const MANY: u64 = MAX_ZONES as u64 + 8;
+        let mut space = Space::new().unwrap();
+        let length = |number: u64| BLOCK + number * PAGE;
+        for number in 0..MANY {
+            let start = MAP_START + number * 2 * BLOCK;
+            space.map(Place::Fixed(start), 2 * BLOCK, Rights::WRITE).unwrap();
+            space.promise(start..start + length(number)).unwrap();
+        }
+        // One that is too short.
+        let short = MAP_START + MANY * 2 * BLOCK;
+        space.map(Place::Fixed(short), 2 * BLOCK, Rights::WRITE).unwrap();
+        space.promise(short..short + BLOCK - PAGE).unwrap();
+        let (frozen, state) = space.freeze().unwrap();
+        // The longest are promised still, and clones have these to themselves.
+        let promised = (8..MANY).map(|number| MAP_START + number * 2 * BLOCK..0);
+        let promised = promised.zip(8..).map(|(it, number)| it.start..it.start + length(number));
+        let promised: Vec<_> = promised.collect();
+        assert_eq!(state.promised_in(0..USER_END), promised);
+        assert!(promised.iter().all(|it| frozen.own().contains(it)));
+        assert!(state.is_present(short..short + 2 * BLOCK));
+        for page in [MAP_START, short] {
+            assert_ne!(tables::entry(&Arena::clone_of(&frozen).unwrap(), page), 0);
+        }
     }
 }

@@ -24,8 +24,8 @@ impl Space {
     pub(crate) fn reset(&mut self, state: &SpaceState, scanner: &Scanner) -> io::Result<Reset> {
         let origin = self.arena.origin().cloned();
         let origin = origin.ok_or_else(|| io::Error::other("not a clone"))?;
-        let (changed, grown) = self.journal.take(origin.growth());
-        for zone in grown {
+        let (changed, used) = self.journal.take(origin.own());
+        for zone in used {
             self.arena.discard(zone)?;
         }
         self.arena.forget_huge()?;
@@ -50,8 +50,12 @@ impl Space {
         Ok(reset)
     }
 
-    /// A copy with an arena of its own, which can be frozen.
-    pub(crate) fn into_own(self, scanner: &Scanner) -> io::Result<Self> {
+    /// A copy with an arena of its own, which can be frozen. What was never touched is promised in
+    /// it, in clones of it as far as [`Space::leave_to_clones`] says.
+    pub(crate) fn into_own(mut self, scanner: &Scanner) -> io::Result<Self> {
+        self.measure_by(scanner.clone());
+        // Whole pages alone: zeros on a huge page that was touched are seldom a block together.
+        self.take_back();
         let origin = self.arena.origin().cloned();
         let origin = origin.ok_or_else(|| io::Error::other("not a clone"))?;
         let base = self.arena.address();
@@ -86,15 +90,15 @@ impl Space {
             return Err(io::Error::other("not a clone"));
         };
         let base = self.arena.address();
-        for zone in origin.growth() {
-            for page in scanner.private(base + zone.start..base + zone.end)? {
+        for zone in origin.own() {
+            for page in scanner.touched(base + zone.start..base + zone.end)? {
                 found.push(format!("memory at {:#x} that was to be given back", page.start - base));
             }
         }
         // Not by the scanner, on which a reset relies: all mapped pages, the page tables, and all
         // else that the origin holds. The rest of the arena is zero; reading it would take
         // gigabytes.
-        let mapped = state.regions.iter().map(|(range, _)| range);
+        let mapped = state.regions.iter().flat_map(|(range, _)| self.arena.inherited(range));
         let mut looked_at: BTreeSet<u64> =
             mapped.chain(std::iter::once(MONITOR..ARENA_BYTES)).flat_map(pages).collect();
         for part in self.arena.inherited(0..ARENA_BYTES) {
