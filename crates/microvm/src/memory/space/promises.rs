@@ -205,8 +205,9 @@ impl Space {
     /// Promises what counts and was never touched, in a clone's own memory. Returns whether the
     /// host told what was touched.
     pub(super) fn take_back(&mut self) -> bool {
-        let is_clone = self.arena.origin().is_some();
-        let scanner = self.scanner.as_ref().filter(|_| is_clone && self.scans < MAX_SCANS);
+        // A call may still write its other parts after the one that exhausted the space.
+        let may = self.arena.origin().is_some() && self.scans < MAX_SCANS && !self.exhausted;
+        let scanner = self.scanner.as_ref().filter(|_| may);
         let Some(scanner) = scanner else { return false };
         let base = self.arena.address();
         let Ok(touched) = scanner.touched(base..base + USER_END) else { return false };
@@ -399,6 +400,8 @@ mod tests {
                         }
                     },
                 }
+                // What a machine would not do any more is no worse.
+                space.exhausted = false;
                 prop_assert!(space.state.counted() <= LIMIT * PAGE);
                 prop_assert!(written.len() as u64 <= space.state.counted() / PAGE);
                 for range in touched(&space) {
@@ -430,6 +433,7 @@ mod tests {
         assert_eq!((space.room(), space.scans), (PAGE, 0));
         assert_eq!(space.write(at, 598 * PAGE).err(), Some(Errno::NOMEM));
         assert!(space.is_exhausted());
+        assert_eq!(space.write(at, 598 * PAGE).err(), Some(Errno::NOMEM));
         assert_eq!(space.scans, 1);
         assert_eq!(bytes(&touched(&space)), 299 * PAGE);
     }
