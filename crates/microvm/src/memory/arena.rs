@@ -5,6 +5,7 @@
 //! other time only the monitor accesses it, so plain slices are sound, and an argument that was
 //! read once cannot change underneath the monitor.
 
+mod holes;
 mod huge;
 mod mapping;
 
@@ -12,7 +13,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{MemfdFlags, SealFlags, SeekFrom, fcntl_add_seals, ftruncate, memfd_create, seek};
 use rustix::io::Errno;
@@ -20,6 +21,7 @@ use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use rustix::mm::{madvise, mmap_anonymous, mprotect};
 
 use crate::memory::layout::{ARENA_BYTES, BLOCK};
+use holes::Holes;
 use huge::HugeBlocks;
 pub(crate) use mapping::length_of;
 use mapping::{map_file, offset, reserve, unmap};
@@ -156,11 +158,16 @@ impl Arena {
 
     /// Makes it the origin of clones, never to be written again. `own` are zones that hold nothing,
     /// by address: clones have memory of their own there, from `huge` on in huge pages where a
-    /// whole block counts.
+    /// whole block counts. `holes` hold nothing either, and clones share them.
     ///
     /// # Errors
     /// When the host refuses; the arena is lost.
-    pub fn freeze(self, own: Vec<Range<u64>>, huge: u64) -> io::Result<Arc<FrozenArena>> {
+    pub fn freeze(
+        self,
+        own: Vec<Range<u64>>,
+        huge: u64,
+        holes: Vec<Range<u64>>,
+    ) -> io::Result<Arc<FrozenArena>> {
         let Backing::Own(file) = &self.backing else {
             return Err(io::Error::other("only memory that is a file of its own can be frozen"));
         };
@@ -173,7 +180,8 @@ impl Arena {
         // Private because kernels before 6.7 cannot map a sealed file as shared. Nothing writes, so
         // nothing is copied.
         map_file(base, &file, MapFlags::PRIVATE, ProtFlags::READ)?;
-        Ok(Arc::new(FrozenArena { base, file, own, huge }))
+        let holes = Mutex::new(Holes::new(holes));
+        Ok(Arc::new(FrozenArena { base, file, own, huge, holes }))
     }
 
     /// Address in this process of offset 0, to which KVM's memory slots refer.
@@ -269,6 +277,14 @@ impl Arena {
         cut.filter(|part| !part.is_empty()).collect()
     }
 
+    /// Before a clone gets rights to a range, or memory that is promised there is read or written:
+    /// notes that it uses the holes of its origin. Returns whether it may: see [`Holes`].
+    pub(crate) fn open_holes(&self, range: &Range<u64>) -> bool {
+        self.origin().is_none_or(|origin| {
+            origin.holes.lock().unwrap_or_else(PoisonError::into_inner).open(range)
+        })
+    }
+
     /// The frozen arena that it was cloned from.
     #[must_use]
     pub fn origin(&self) -> Option<&Arc<FrozenArena>> {
@@ -308,6 +324,7 @@ pub struct FrozenArena {
     file: File,
     own: Vec<Range<u64>>,
     huge: u64,
+    holes: Mutex<Holes>,
 }
 
 // SAFETY: the mapping belongs to this value alone, and is read only.

@@ -189,7 +189,8 @@ impl Space {
         let state = &self.state;
         self.arena.collapse(0..USER_END, |block| state.counted_in(block))?;
         self.state.given = Some(self.given());
-        let frozen = self.arena.freeze(own, huge)?;
+        let holes = self.state.holes(&own);
+        let frozen = self.arena.freeze(own, huge, holes)?;
         Ok((frozen, self.state))
     }
 
@@ -304,6 +305,7 @@ impl Space {
         self.check_count(1)?;
         let length = range.end - range.start;
         self.check_own_room(length.saturating_sub(replaced.mapped))?;
+        self.check_holes(&range, rights)?;
         // A clone puts zeros in the place of its template's pages: they are its own memory,
         // accessible or not.
         let zeros = self.arena.stale(range.clone());
@@ -411,6 +413,7 @@ impl Space {
         }
         let parts: Vec<_> = self.state.regions.inside(range.clone()).collect();
         self.check_count(self.cuts(&parts, rights))?;
+        self.check_holes(&range, rights)?;
         let stack = self.lower_stack(&range, rights);
         let new = parts.iter().filter(|(_, now)| rights.count() && !now.count());
         let new: Vec<_> = new.map(|(part, _)| part.start.max(stack.end)..part.end).collect();
@@ -493,9 +496,13 @@ impl Space {
     /// The bytes behind a guest's pointer.
     ///
     /// # Errors
-    /// EFAULT when the guest itself could not read all of it.
+    /// EFAULT when the guest itself could not read all of it; ENOMEM as for [`Space::check_holes`].
     pub fn read(&self, start: u64, length: u64) -> Result<&[u8], Errno> {
         let range = self.checked(start, length, Rights::READ)?;
+        let pages = page_down(range.start)..page_up(range.end);
+        if self.state.promised.touch(pages.clone()) {
+            self.check_holes(&pages, Rights::READ)?;
+        }
         Ok(self.arena.bytes(range))
     }
 

@@ -110,6 +110,12 @@ impl Space {
         self.own_limit = bytes;
     }
 
+    /// ENOMEM where a clone would use too many of its template's holes by these rights to a range.
+    pub(super) fn check_holes(&self, range: &Range<u64>, rights: Rights) -> Result<(), Errno> {
+        let may = !rights.count() || self.arena.open_holes(range);
+        if may { Ok(()) } else { Err(Errno::NOMEM) }
+    }
+
     /// ENOMEM where `more` bytes would be more than the guest allows itself.
     pub(super) fn check_own_room(&self, more: u64) -> Result<(), Errno> {
         if self.own_limit == u64::MAX {

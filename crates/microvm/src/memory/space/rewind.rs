@@ -60,6 +60,7 @@ impl Space {
         let origin = origin.ok_or_else(|| io::Error::other("not a clone"))?;
         let base = self.arena.address();
         let mut own = Self::of(Arena::new()?, self.state.clone());
+        (own.limit, own.loan) = (self.limit, self.loan);
         let mapped = self.state.regions.iter().map(|(range, _)| range);
         for range in mapped.chain(std::iter::once(MONITOR..ARENA_BYTES)) {
             let mut filled = Vec::new();
