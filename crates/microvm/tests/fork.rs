@@ -121,6 +121,44 @@ fn a_clone_of_a_template_can_be_forked_and_the_fork_be_reset(
     });
 }
 
+/// Touches a part of what it has mapped before the fork, and then all of what it maps.
+const WORKS: &str = r#"
+    #include <string.h>
+    #include <sys/mman.h>
+    #include <unistd.h>
+    enum { MIB = 1 << 20 };
+    int main() {
+        char byte;
+        read(3, &byte, 1);
+        char *first = mmap(0, 24 * MIB, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        read(3, &byte, 1);
+        memset(first, byte, 4 * MIB);
+        char *second = mmap(0, 24 * MIB, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        memset(second, byte + 1, 24 * MIB);
+        for (int at = 0; at < 4 * MIB; at++) if (first[at] != byte) return 1;
+        for (int at = 0; at < 24 * MIB; at++) if (second[at] != byte + 1) return 2;
+        return 0;
+    }
+"#;
+
+fn memory_that_a_fork_touched_is_not_taken_from_it(host: &Hypervisor, _: &std::path::Path) {
+    let scanner = Scanner::open().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("program"), compile(WORKS, &["-static"])).unwrap();
+    let template = start(MemoryKind::File, host, directory.path());
+    let mut process = Template::seal(template).unwrap().spawn(host).unwrap();
+    process.limit(32 << 20, 1 << 20, 16);
+    process.measure_by(&scanner);
+    process.feed(b"x");
+    assert_eq!(process.run().unwrap(), Pause::Idle);
+    let works = |process: &mut Process| {
+        process.feed(b"x");
+        assert_eq!(process.run().unwrap(), Pause::Exited(0));
+    };
+    let mut process = fork(process, host, |mut clone| works(&mut clone));
+    works(&mut process);
+}
+
 fn memory_that_both_would_write_to_is_not_forked(host: &Hypervisor, directory: &std::path::Path) {
     let refused = start(MemoryKind::File, host, directory).fork(host);
     assert!(matches!(refused, Err(ForkError::Shared)), "{refused:?}");
@@ -141,7 +179,7 @@ fn main() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("program"), compile(PROGRAM, &["-static"])).unwrap();
     type Test = fn(&Hypervisor, &std::path::Path);
-    let tests: [(&str, Test); 4] = [
+    let tests: [(&str, Test); 5] = [
         (
             "a_fork_goes_on_where_its_original_stands_and_neither_sees_the_other",
             a_fork_goes_on_where_its_original_stands_and_neither_sees_the_other,
@@ -149,6 +187,10 @@ fn main() {
         (
             "a_clone_of_a_template_can_be_forked_and_the_fork_be_reset",
             a_clone_of_a_template_can_be_forked_and_the_fork_be_reset,
+        ),
+        (
+            "memory_that_a_fork_touched_is_not_taken_from_it",
+            memory_that_a_fork_touched_is_not_taken_from_it,
         ),
         (
             "memory_that_both_would_write_to_is_not_forked",

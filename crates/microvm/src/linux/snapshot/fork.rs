@@ -62,6 +62,9 @@ pub enum ForkError {
     /// The host has no randomness.
     #[error("choose the clone's number")]
     Number(#[source] io::Error),
+    /// The clone cannot ask which of its pages were touched.
+    #[error("open /proc/self/pagemap in the clone")]
+    Measure(#[source] io::Error),
     /// The processor could not be saved, or the clone got no machine.
     #[error(transparent)]
     Vcpu(#[from] VcpuError),
@@ -101,6 +104,8 @@ impl Process {
         self.vcpu = Vcpu::new(host, &self.space, 0, 0)?;
         prepared.restore(&mut self.vcpu)?;
         self.clock = clock_page_for(host, &self.vcpu, told)?;
+        // The original's would tell what was touched there.
+        self.space.measure_anew().map_err(ForkError::Measure)?;
         self.pid = another(self.pid).map_err(ForkError::Number)?;
         self.kernel.alarm = Alarm::default();
         Ok(self)

@@ -1,5 +1,6 @@
 //! Limits of a guest's mappings: bytes, and number of regions.
 
+use std::io;
 use std::ops::Range;
 
 use rustix::io::Errno;
@@ -103,6 +104,15 @@ impl Space {
     /// limit counts whether it was touched or not.
     pub(crate) fn measure_by(&mut self, scanner: Scanner) {
         self.scanner = Some(scanner);
+    }
+
+    /// After this process was forked: a scanner asks about the process that opened it.
+    ///
+    /// # Errors
+    /// When the host refuses another one.
+    pub(crate) fn measure_anew(&mut self) -> io::Result<()> {
+        self.scanner = self.scanner.take().map(|_| Scanner::open()).transpose()?;
+        Ok(())
     }
 
     /// Sets the guest's own limit, whatever is mapped already.
