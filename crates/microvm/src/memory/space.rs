@@ -273,8 +273,10 @@ impl Space {
                 (start + offset).next_multiple_of(BLOCK) - offset
             }
             Place::Low => {
-                let gap = self.state.regions.gap(MAP_START..LOW_END, length, PAGE);
-                gap.ok_or(Errno::NOMEM)?
+                let from = [self.state.floor, MAP_START].into_iter();
+                let mut gaps =
+                    from.filter_map(|from| self.state.regions.gap(from..LOW_END, length, PAGE));
+                gaps.next().ok_or(Errno::NOMEM)?
             }
             Place::Fixed(start) => {
                 let range = user(start, length)?;
@@ -350,7 +352,8 @@ impl Space {
         let regions = &self.state.regions;
         if hint >= MAP_START
             && let Ok(range) = user(hint, length)
-            && !regions.touch(range)
+            && !regions.touch(range.clone())
+            && self.check_holes(&range, rights).is_ok()
         {
             return Ok(hint);
         }
