@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use rustix::fs::{MemfdFlags, SealFlags, SeekFrom, fcntl_add_seals, ftruncate, memfd_create, seek};
 use rustix::io::Errno;
@@ -180,8 +180,7 @@ impl Arena {
         // Private because kernels before 6.7 cannot map a sealed file as shared. Nothing writes, so
         // nothing is copied.
         map_file(base, &file, MapFlags::PRIVATE, ProtFlags::READ)?;
-        let holes = Mutex::new(Holes::new(holes));
-        Ok(Arc::new(FrozenArena { base, file, own, huge, holes }))
+        Ok(Arc::new(FrozenArena { base, file, own, huge, holes: Holes::new(holes) }))
     }
 
     /// Address in this process of offset 0, to which KVM's memory slots refer.
@@ -264,7 +263,26 @@ impl Arena {
     pub(crate) fn stale(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let Some(origin) = self.origin() else { return Vec::new() };
         let parts = self.inherited(range).into_iter();
-        parts.flat_map(|part| origin.filled(part.clone()).unwrap_or_else(|_| vec![part])).collect()
+        let filled = |part: Range<u64>| origin.filled(part.clone()).unwrap_or_else(|_| vec![part]);
+        parts.flat_map(filled).flat_map(|part| origin.holes.between(part)).collect()
+    }
+
+    /// Puts a clone's pages in a range back to what they are in its origin. What lies in holes is
+    /// given back: it was not there. Returns the bytes that were copied.
+    ///
+    /// # Errors
+    /// When the host refuses.
+    pub(crate) fn put_back(&mut self, range: Range<u64>) -> io::Result<u64> {
+        let Some(origin) = self.origin().cloned() else { return Ok(0) };
+        for part in origin.holes.inside(range.clone()) {
+            self.discard(part)?;
+        }
+        let mut copied = 0;
+        for part in origin.holes.between(range) {
+            copied += part.end - part.start;
+            self.bytes_mut(part.clone()).copy_from_slice(origin.bytes(part));
+        }
+        Ok(copied)
     }
 
     /// The parts of a range in which a clone shares pages with its origin.
@@ -280,9 +298,7 @@ impl Arena {
     /// Before a clone gets rights to a range, or memory that is promised there is read or written:
     /// notes that it uses the holes of its origin. Returns whether it may: see [`Holes`].
     pub(crate) fn open_holes(&self, range: &Range<u64>) -> bool {
-        self.origin().is_none_or(|origin| {
-            origin.holes.lock().unwrap_or_else(PoisonError::into_inner).open(range)
-        })
+        self.origin().is_none_or(|origin| origin.holes.open(range))
     }
 
     /// The frozen arena that it was cloned from.
@@ -324,7 +340,7 @@ pub struct FrozenArena {
     file: File,
     own: Vec<Range<u64>>,
     huge: u64,
-    holes: Mutex<Holes>,
+    holes: Holes,
 }
 
 // SAFETY: the mapping belongs to this value alone, and is read only.

@@ -460,7 +460,10 @@ impl Space {
         }
         for range in self.state.shared.gaps(range) {
             self.arena.discard(range.clone()).map_err(refused)?;
-            self.arena.zero_on_reuse(range.clone());
+            // Promised memory is zero already, and does not count.
+            for part in self.state.unpromised(range.clone()) {
+                self.arena.zero_on_reuse(part);
+            }
             self.promise_if_short(&range)?;
         }
         Ok(())

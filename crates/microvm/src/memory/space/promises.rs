@@ -88,6 +88,14 @@ impl SpaceState {
         marked.filter(|(_, mark)| *mark == Absent::Promised).map(|(part, _)| part).collect()
     }
 
+    /// The parts of `range` that are present, reserved, or not mapped.
+    pub(super) fn unpromised(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        let mut promised = Regions::default();
+        let parts = self.promised_in(range.clone()).into_iter();
+        parts.for_each(|part| promised.set(part, Absent::Promised));
+        promised.gaps(range)
+    }
+
     /// All that is present.
     fn taken(&self) -> Regions {
         let mut taken = Regions::default();

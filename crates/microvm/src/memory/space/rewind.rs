@@ -33,9 +33,7 @@ impl Space {
         let base = self.arena.address();
         for part in self.arena.inherited(0..ARENA_BYTES) {
             for page in scanner.private(base + part.start..base + part.end)? {
-                let range = page.start - base..page.end - base;
-                reset.pages += (range.end - range.start) / PAGE;
-                self.arena.bytes_mut(range.clone()).copy_from_slice(origin.bytes(range));
+                reset.pages += self.arena.put_back(page.start - base..page.end - base)? / PAGE;
             }
         }
         // After the tables are back: KVM and the processor forget what they derived from the

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
 
 use super::super::{Pages, Place};
 use super::*;
@@ -60,51 +61,62 @@ fn bytes(ranges: &[Range<u64>]) -> u64 {
     ranges.iter().map(|range| range.end - range.start).sum()
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+/// A step: what is done, and the pages and rights with which it is done.
+type Step = (u8, u64, u64, usize);
 
-    #[test]
-    fn page_tables_and_counts_agree_with_what_is_promised(
-        steps in prop::collection::vec((0_u8..9, 0_u64..ZONE, 1_u64..900, 0_usize..4), 1..40),
-    ) {
-        let Some(mut space) = clone_of(Space::new().unwrap(), LIMIT * PAGE) else { return Ok(()) };
-        let mut written = BTreeMap::new();
-        for (step, (what, page, length, rights)) in steps.into_iter().enumerate() {
-            let value = step as u64 + 1;
-            let length = length.min(ZONE - page);
-            let (start, bytes) = (MAP_START + BLOCK + page * PAGE, length * PAGE);
-            let range = start..start + bytes;
-            match what {
-                0 => {
-                    let place = Place::Fixed(start);
-                    prop_assert_eq!(space.map(place, bytes, RIGHTS[rights]), Ok(start));
-                    written.retain(|at, _| !range.contains(at));
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec((0_u8..9, 0_u64..ZONE, 1_u64..900, 0_usize..4), 1..40)
+}
+
+/// Takes the steps, and looks after each whether the space is what it has to be. `written` are the
+/// pages that hold anything.
+fn take(
+    space: &mut Space,
+    mut written: BTreeMap<u64, u64>,
+    steps: &[Step],
+) -> Result<(), TestCaseError> {
+    for (step, (what, page, length, rights)) in steps.iter().copied().enumerate() {
+        let value = step as u64 + 1;
+        let length = length.min(ZONE - page);
+        let (start, bytes) = (MAP_START + BLOCK + page * PAGE, length * PAGE);
+        let range = start..start + bytes;
+        match what {
+            0 => {
+                let place = Place::Fixed(start);
+                // Zeros in the place of the template's bytes need room.
+                let needs = !space.arena.stale(range.clone()).is_empty();
+                let mapped = space.map(place, bytes, RIGHTS[rights]);
+                prop_assert!(mapped == Ok(start) || needs && mapped == Err(Errno::NOMEM));
+                written.retain(|at, _| !range.contains(at));
+            }
+            // The first half may be present, and the second one promised.
+            1 => {
+                let middle = start + length / 2 * PAGE;
+                for part in [start..middle, middle..start + bytes] {
+                    let length = part.end - part.start;
+                    let _ = space.map(Place::Fixed(part.start), length, Rights::WRITE);
                 }
-                // The first half may be present, and the second one promised.
-                1 => {
-                    let middle = start + length / 2 * PAGE;
-                    for part in [start..middle, middle..start + bytes] {
-                        let length = part.end - part.start;
-                        let _ = space.map(Place::Fixed(part.start), length, Rights::WRITE);
-                    }
-                    written.retain(|at, _| !range.contains(at));
-                    write(&mut space, range, value, &mut written);
-                }
-                2 => { let _ = space.protect(start, bytes, RIGHTS[rights]); }
-                3 => {
-                    let _ = space.forget(start, bytes);
-                    written.retain(|at, _| !range.contains(at));
-                }
-                4 => {
-                    space.unmap(start, bytes).unwrap();
-                    written.retain(|at, _| !range.contains(at));
-                }
-                5 => {
-                    // A part of it, where all of it has to have the right.
-                    let bytes = if step % 2 == 0 { bytes } else { bytes / 8 + 5 };
-                    write(&mut space, start..start + bytes, value, &mut written);
-                }
-                6 => if let Some((region, _)) = space.state.regions.at(start) {
+                written.retain(|at, _| !range.contains(at));
+                write(space, range, value, &mut written);
+            }
+            2 => {
+                let _ = space.protect(start, bytes, RIGHTS[rights]);
+            }
+            3 => {
+                let _ = space.forget(start, bytes);
+                written.retain(|at, _| !range.contains(at));
+            }
+            4 => {
+                space.unmap(start, bytes).unwrap();
+                written.retain(|at, _| !range.contains(at));
+            }
+            5 => {
+                // A part of it, where all of it has to have the right.
+                let bytes = if step % 2 == 0 { bytes } else { bytes / 8 + 5 };
+                write(space, start..start + bytes, value, &mut written);
+            }
+            6 => {
+                if let Some((region, _)) = space.state.regions.at(start) {
                     let old = bytes.min(region.end - start);
                     let moved = space.remap(start, old, old + rights as u64 * 150 * PAGE, true);
                     if let Ok(to) = moved {
@@ -113,35 +125,69 @@ proptest! {
                             (if at < start + old { to + (at - start) } else { at }, value)
                         }));
                     }
-                },
-                _ => for at in pages(range).step_by(1 + step % 5) {
-                    if touch(&mut space, at) {
+                }
+            }
+            _ => {
+                for at in pages(range).step_by(1 + step % 5) {
+                    if touch(space, at) {
                         space.arena.set_word(at, value);
                         written.insert(at, value);
                     }
-                },
-            }
-            // What a machine would not do any more is no worse.
-            space.exhausted = false;
-            prop_assert!(space.state.counted() <= LIMIT * PAGE);
-            prop_assert!(written.len() as u64 <= space.state.counted() / PAGE);
-            for range in touched(&space) {
-                let promised = space.state.promised_in(range.clone());
-                prop_assert!(promised.is_empty(), "step {}: {:x?} of {:x?}", step, promised, range);
-            }
-            for page in pages(MAP_START..MAP_START + ZONE * PAGE + 2 * BLOCK) {
-                let promised = space.state.promised.at(page).is_some();
-                let rights = space.state.regions.at(page).map_or(Rights::NONE, |it| it.1);
-                let expected = if promised { 0 } else { rights.entry_flags() };
-                let entry = tables::entry(&space.arena, page);
-                prop_assert_eq!(entry, if expected == 0 { 0 } else { page | expected });
-                if rights.count() && !written.contains_key(&page) {
-                    prop_assert_eq!(space.arena.word(page), 0, "at {:#x}", page);
                 }
             }
-            for (page, value) in &written {
-                prop_assert_eq!(space.arena.word(*page), *value, "at {:#x}", page);
+        }
+        // What a machine would not do any more is no worse.
+        space.exhausted = false;
+        prop_assert!(space.state.counted() <= LIMIT * PAGE);
+        prop_assert!(written.len() as u64 <= space.state.counted() / PAGE);
+        for range in touched(space) {
+            let promised = space.state.promised_in(range.clone());
+            prop_assert!(promised.is_empty(), "step {}: {:x?} of {:x?}", step, promised, range);
+        }
+        for page in pages(MAP_START..MAP_START + ZONE * PAGE + 2 * BLOCK) {
+            let promised = space.state.promised.at(page).is_some();
+            let rights = space.state.regions.at(page).map_or(Rights::NONE, |it| it.1);
+            let expected = if promised { 0 } else { rights.entry_flags() };
+            let entry = tables::entry(&space.arena, page);
+            prop_assert_eq!(entry, if expected == 0 { 0 } else { page | expected });
+            if rights.count() && !written.contains_key(&page) {
+                prop_assert_eq!(space.arena.word(page), 0, "at {:#x}", page);
             }
+        }
+        for (page, value) in &written {
+            prop_assert_eq!(space.arena.word(*page), *value, "at {:#x}", page);
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn page_tables_and_counts_agree_with_what_is_promised(steps in steps()) {
+        let Some(mut space) = clone_of(Space::new().unwrap(), LIMIT * PAGE) else { return Ok(()) };
+        take(&mut space, BTreeMap::new(), &steps)?;
+    }
+
+    #[test]
+    fn clones_of_promised_memory_agree_with_it_again_after_a_reset(
+        step in 20_usize..60, calls in [steps(), steps(), steps()],
+    ) {
+        let mut loaded = BTreeMap::new();
+        let Some(mut space) = clone_of(Space::new().unwrap(), LIMIT * PAGE) else { return Ok(()) };
+        let scanner = space.scanner.clone().unwrap();
+        let all = space.map(Place::Fixed(MAP_START + BLOCK), ZONE * PAGE, Rights::WRITE).unwrap();
+        for page in (0..ZONE).step_by(step) {
+            prop_assert!(touch(&mut space, all + page * PAGE));
+            loaded.insert(all + page * PAGE, all + page * PAGE);
+        }
+        let (frozen, state) = space.into_own(&scanner).unwrap().freeze().unwrap();
+        let mut space = clone_within(LIMIT * PAGE, &(frozen, state.clone(), scanner.clone()));
+        for steps in calls {
+            take(&mut space, loaded.clone(), &steps)?;
+            space.reset(&state, &scanner).unwrap();
+            prop_assert_eq!(space.differences(&state, &scanner).unwrap(), Vec::<String>::new());
         }
     }
 }
