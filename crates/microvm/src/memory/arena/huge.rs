@@ -70,6 +70,10 @@ fn touches(range: &Range<u64>) -> Range<usize> {
 }
 
 impl Arena {
+    /// Blocks that leave their huge pages at a time, at least: the search for what they leave out
+    /// takes about as long.
+    const LEAVE: usize = 16;
+
     /// Has the host hold a clone's own memory on small pages, when the clone begins. A host without
     /// huge pages refuses that.
     pub(super) fn begin_on_small(&self, frozen: &FrozenArena) {
@@ -128,16 +132,31 @@ impl Arena {
         Ok(())
     }
 
-    /// Moves what a clone holds on huge pages to small ones, and leaves out the pages of zeros.
-    /// Returns whether there was anything.
+    /// Moves blocks that a clone holds on huge pages to small ones, and leaves out the pages of
+    /// zeros: blocks that have any, until they are [`Self::LEAVE`] and leave out `wanted` bytes
+    /// where `counts` says so. Returns whether there was any such block.
     ///
     /// # Errors
     /// When the host refuses; its bytes are what they were, unless it refused their memory.
-    pub(crate) fn leave_huge(&mut self) -> io::Result<bool> {
+    pub(crate) fn leave_huge(
+        &mut self,
+        wanted: u64,
+        counts: impl Fn(&Range<u64>) -> bool,
+    ) -> io::Result<bool> {
         let blocks = self.huge.touched(&(0..USER_END));
+        let (mut moved, mut left_out) = (0, 0);
         for start in blocks.iter().flat_map(|it| (it.start..it.end).step_by(length_of(&(0..BLOCK))))
         {
             let block = start..start + BLOCK;
+            if moved >= Self::LEAVE && left_out >= wanted {
+                break;
+            }
+            let zeros = BLOCK - self.filled_pages(block.clone()).count() as u64 * PAGE;
+            if zeros == 0 {
+                continue;
+            }
+            moved += 1;
+            left_out += if counts(&block) { zeros } else { 0 };
             let kept = self.copy(block.clone());
             self.discard(block.clone())?;
             let advised = self.advise(&block, Advice::LinuxNoHugepage);
@@ -147,7 +166,7 @@ impl Arena {
             advised?;
             self.huge.set(&block, false);
         }
-        Ok(!blocks.is_empty())
+        Ok(moved > 0)
     }
 
     /// Has the host hold everything on small pages again, when all memory of the clone's own was
@@ -170,9 +189,12 @@ impl Arena {
 
     /// The pages of a range that are not zero, by address.
     fn copy(&self, range: Range<u64>) -> Vec<(u64, Vec<u8>)> {
+        self.filled_pages(range).map(|(page, bytes)| (page, bytes.to_vec())).collect()
+    }
+
+    fn filled_pages(&self, range: Range<u64>) -> impl Iterator<Item = (u64, &[u8])> {
         let all = pages(range).map(|page| (page, self.bytes(page..page + PAGE)));
-        let filled = all.filter(|(_, bytes)| bytes.iter().any(|byte| *byte != 0));
-        filled.map(|(page, bytes)| (page, bytes.to_vec())).collect()
+        all.filter(|(_, bytes)| bytes.iter().any(|byte| *byte != 0))
     }
 
     fn advise(&self, range: &Range<u64>, advice: Advice) -> io::Result<()> {

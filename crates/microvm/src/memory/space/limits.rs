@@ -77,19 +77,34 @@ impl Space {
     }
 
     /// Makes room for the bytes that `need` tells, by taking back what was never touched: first
-    /// whole pages, then parts of huge pages. `need` is asked again after each step: what is taken
-    /// back may be a part of what is needed. ENOMEM where that is not enough.
+    /// whole pages, then parts of huge pages. Hardly more than is needed, so that the time that it
+    /// takes is bounded by what the caller does with the room. `need` is asked again after each
+    /// step: what is taken back may be a part of what is needed. ENOMEM where that is not enough.
     pub(super) fn make_room(&mut self, need: impl Fn(&SpaceState) -> u64) -> Result<(), Errno> {
-        let lacks = |space: &Self| space.most_room() < need(&space.state);
-        if lacks(self)
-            && need(&self.state) <= self.reachable_room()
-            && self.take_back()
-            && lacks(self)
-            && self.arena.leave_huge().map_err(refused)?
-        {
-            self.take_back();
+        let lack = |space: &Self| need(&space.state).saturating_sub(space.most_room());
+        let is_enough = |space: &Self| lack(space) == 0;
+        if is_enough(self) {
+            return Ok(());
         }
-        if lacks(self) { Err(Errno::NOMEM) } else { Ok(()) }
+        let can_be = need(&self.state) <= self.reachable_room();
+        if can_be && self.take_back(is_enough) {
+            // All of them where those that hold enough are a part of what is needed.
+            for wanted in [lack(self), u64::MAX] {
+                if is_enough(self) || !self.leave_huge(wanted)? {
+                    break;
+                }
+                self.take_back(is_enough);
+            }
+        }
+        if is_enough(self) { Ok(()) } else { Err(Errno::NOMEM) }
+    }
+
+    /// Moves blocks to small pages until these leave out so many bytes that may be taken back.
+    /// Returns whether any did.
+    fn leave_huge(&mut self, wanted: u64) -> Result<bool, Errno> {
+        let files = &self.state.files;
+        let may_take = |block: &Range<u64>| files.inside(block.clone()).next().is_none();
+        self.arena.leave_huge(wanted, may_take).map_err(refused)
     }
 
     /// Room beyond which taking back never comes: what a clone shares with its origin is not taken

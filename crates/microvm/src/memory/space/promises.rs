@@ -41,6 +41,9 @@ const PART: u64 = 64;
 /// Scans in a row that may take back less than a step. After that the process has no room. Each
 /// takes milliseconds, in which no deadline ends it.
 const MAX_SCANS: u32 = 1024;
+/// Ranges that are taken back before it is asked whether there is enough room: each takes a call of
+/// the host's, and a scan for too few of them would take longer.
+const BATCH: usize = 4096;
 /// Zones of a clone's own beside those in which it grows: each takes two mappings of the host, of
 /// which all machines of a monitor have 65 530 together.
 const MAX_ZONES: usize = 32;
@@ -229,9 +232,10 @@ impl Space {
         self.arena.discard(range)
     }
 
-    /// Promises what counts and was never touched, in a clone's own memory. Returns whether the
-    /// host told what was touched.
-    pub(super) fn take_back(&mut self) -> bool {
+    /// Promises what counts and was never touched, in a clone's own memory: the longest ranges
+    /// first, a batch at a time, until there is enough room. Returns whether the host told what was
+    /// touched.
+    pub(super) fn take_back(&mut self, is_enough: impl Fn(&Self) -> bool) -> bool {
         // A call may still write its other parts after the one that exhausted the space.
         let may = self.arena.origin().is_some() && self.scans < MAX_SCANS && !self.exhausted;
         let scanner = self.scanner.as_ref().filter(|_| may);
@@ -249,13 +253,17 @@ impl Space {
             taken.set(range, Absent::Promised);
         }
         let counted = regions.iter().filter(|(_, rights)| rights.count());
-        let untouched: Vec<_> = counted.flat_map(|(range, _)| taken.gaps(range)).collect();
+        let mut untouched: Vec<_> = counted.flat_map(|(range, _)| taken.gaps(range)).collect();
+        untouched.sort_by_key(|range| Reverse(range.end - range.start));
         let bytes: u64 = untouched.iter().map(|range| range.end - range.start).sum();
         self.scans = if bytes < STEP { self.scans + 1 } else { 0 };
-        for range in untouched {
-            if let Err(error) = self.promise(range) {
+        for batch in untouched.chunks(BATCH) {
+            if let Err(error) = batch.iter().try_for_each(|range| self.promise(range.clone())) {
                 tracing::warn!(%error, "the host refused to take a guest's memory back");
                 return false;
+            }
+            if is_enough(self) {
+                break;
             }
         }
         true

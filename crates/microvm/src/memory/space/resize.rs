@@ -76,24 +76,23 @@ impl Space {
 
     /// Moves the bytes of a range of one region to another, and makes their pages present there.
     fn carry(&mut self, from: Range<u64>, to: u64) -> Result<(), Errno> {
-        for part in self.state.present(from.clone()) {
-            for start in (part.start..part.end).step_by(length_of(&(0..BLOCK))) {
-                let block = start..part.end.min(start + BLOCK);
-                for page in pages(block.clone()) {
-                    let copy: Vec<u8> = self.arena.bytes(page..page + PAGE).to_vec();
-                    // A page of zeros stays untouched, and unallocated.
-                    if copy.iter().any(|byte| *byte != 0) {
-                        let page = to + (page - from.start);
-                        if self.state.promised.touch(page..page + PAGE) {
-                            self.make_present(page..page + PAGE)?;
-                        }
-                        self.arena.bytes_mut(page..page + PAGE).copy_from_slice(&copy);
+        for start in (from.start..from.end).step_by(length_of(&(0..BLOCK))) {
+            let block = start..from.end.min(start + BLOCK);
+            for page in self.state.present(block.clone()).into_iter().flat_map(pages) {
+                let copy: Vec<u8> = self.arena.bytes(page..page + PAGE).to_vec();
+                // A page of zeros stays untouched, and unallocated.
+                if copy.iter().any(|byte| *byte != 0) {
+                    let page = to + (page - from.start);
+                    if self.state.promised.touch(page..page + PAGE) {
+                        self.make_present(page..page + PAGE)?;
                     }
+                    self.arena.bytes_mut(page..page + PAGE).copy_from_slice(&copy);
                 }
-                // Given back at once, so that not all of it exists, or counts, twice.
-                self.arena.discard(block.clone()).map_err(super::refused)?;
-                self.state.promised.set(block, Absent::Promised);
             }
+            // Given back at once, so that not all of it exists, or counts, twice; and with one call
+            // of the host's, however many parts of it are present.
+            self.arena.discard(block.clone()).map_err(super::refused)?;
+            self.state.promised.set(block, Absent::Promised);
         }
         Ok(())
     }

@@ -53,7 +53,7 @@ impl Space {
     pub(crate) fn into_own(mut self, scanner: &Scanner) -> io::Result<Self> {
         self.measure_by(scanner.clone());
         // Whole pages alone: zeros on a huge page that was touched are seldom a block together.
-        self.take_back();
+        self.take_back(|_| false);
         let origin = self.arena.origin().cloned();
         let origin = origin.ok_or_else(|| io::Error::other("not a clone"))?;
         let base = self.arena.address();

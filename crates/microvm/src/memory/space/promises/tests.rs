@@ -223,9 +223,9 @@ fn nothing_is_taken_back_for_what_can_have_no_room() {
     space.scans = MAX_SCANS - 1;
     assert_eq!(map(&mut space, 1), Err(Errno::NOMEM));
     assert_eq!(space.scans, MAX_SCANS);
-    assert!(!space.take_back());
+    assert!(!space.take_back(|_| false));
     space.begin_run();
-    assert!(space.take_back());
+    assert!(space.take_back(|_| false));
 }
 
 #[test]
@@ -411,4 +411,38 @@ fn clones_open_a_limited_part_of_their_templates_holes() {
     assert_eq!(got[2], 1000);
     // Less where the host drops its caches: such pages were never written.
     assert!(held(&template.0) <= before + got[0] + got[1]);
+}
+
+#[test]
+fn a_touch_takes_back_few_ranges_and_the_next_ones_find_the_others() {
+    const MANY: u64 = 3 * BATCH as u64;
+    let Some(mut space) = clone_of(Space::new().unwrap(), 2 * MANY * PAGE) else { return };
+    // Where no huge pages are.
+    let at = space.map(Place::Fixed(MAP_START), 2 * MANY * PAGE, Rights::WRITE).unwrap();
+    assert!((0..MANY).all(|number| touch(&mut space, at + 2 * number * PAGE)));
+    let more = space.map(Place::Hint(0), MANY * PAGE, Rights::WRITE).unwrap();
+    assert!(touch(&mut space, more));
+    assert_eq!(space.state.promised.inside(at..more).count(), BATCH);
+    assert!(pages(more..more + MANY * PAGE).all(|page| touch(&mut space, page)));
+    assert!((0..MANY).all(|number| space.arena.word(at + 2 * number * PAGE) != 0));
+    assert!(!touch(&mut space, at + PAGE));
+}
+
+#[test]
+fn a_touch_moves_few_blocks_off_their_huge_pages() {
+    const MANY: u64 = 36;
+    let Some(mut space) = clone_of(Space::new().unwrap(), MANY * BLOCK) else { return };
+    let at = space.map(Place::Hint(0), MANY * BLOCK, Rights::WRITE).unwrap();
+    let page = |number: u64| at + number * BLOCK;
+    assert!(pages(at..page(MANY)).all(|page| touch(&mut space, page)));
+    // A page of zeros in each but the first, which has to stay as it is.
+    (1..MANY).for_each(|number| space.arena.set_word(page(number), 0));
+    let more = space.map(Place::Hint(0), MANY * PAGE, Rights::WRITE).unwrap();
+    assert!(touch(&mut space, more));
+    let taken_back = space.state.promised_in(at..page(MANY));
+    assert_eq!(taken_back, (1..17).map(|it| page(it)..page(it) + PAGE).collect::<Vec<_>>());
+    assert!((1..MANY - 1).all(|number| touch(&mut space, more + number * PAGE)));
+    assert!(!touch(&mut space, more + (MANY - 1) * PAGE));
+    let kept = pages(at..page(MANY)).filter(|page| space.arena.word(*page) == *page).count();
+    assert_eq!(kept as u64, MANY * BLOCK / PAGE - (MANY - 1));
 }
