@@ -189,7 +189,10 @@ impl Space {
         let step = 1 << (self.most_room() / PART).clamp(PAGE, STEP).ilog2();
         let start = page & !(step - 1);
         let end = (start + step).min(part.end).min(region.end);
-        self.keep_promises(start.max(part.start).max(region.start)..end).is_ok()
+        let range = start.max(part.start).max(region.start)..end;
+        // Of a template's hole the page alone may be free of charge, or fit in what is left.
+        let whole = self.check_holes(&range, rights).is_ok();
+        self.keep_promises(if whole { range } else { page..page + PAGE }).is_ok()
     }
 
     /// Makes the promised memory of a range present: of whole pages, if the range is not empty.

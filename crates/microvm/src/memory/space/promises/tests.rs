@@ -446,3 +446,25 @@ fn a_touch_moves_few_blocks_off_their_huge_pages() {
     let kept = pages(at..page(MANY)).filter(|page| space.arena.word(*page) == *page).count();
     assert_eq!(kept as u64, MANY * BLOCK / PAGE - (MANY - 1));
 }
+
+/// Uses up what clones may open of their template's holes, but for those of `kept`.
+fn use_holes_up(space: &Space, kept: &Range<u64>) {
+    let others = pages(USER_START..USER_END).filter(|page| !kept.contains(page));
+    others.take_while(|page| space.arena.open_holes(&(*page..page + PAGE))).for_each(drop);
+}
+
+#[test]
+fn a_page_that_a_sibling_opened_is_supplied_when_no_more_of_its_hole_may_be() {
+    let Some(template) = sparse(32 * MIB, 2000, MIB) else { return };
+    let mut space = clone_within(32 * MIB, &template);
+    let mut promised = template.1.promised_in(0..USER_END).into_iter();
+    let hole = promised.find(|part| !space.arena.inherited(part.clone()).is_empty()).unwrap();
+    let page = hole.start + 100 * PAGE;
+    assert!(space.arena.open_holes(&(page..page + PAGE)));
+    use_holes_up(&space, &hole);
+    assert!(touch(&mut space, page));
+    assert_eq!(space.state.promised_in(page - PAGE..page + 2 * PAGE).len(), 2);
+    assert!(!space.is_exhausted());
+    assert!(!touch(&mut space, page + PAGE));
+    assert!(space.is_exhausted());
+}
