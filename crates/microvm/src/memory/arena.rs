@@ -298,7 +298,18 @@ impl Arena {
     /// Before a clone gets rights to a range, or memory that is promised there is read or written:
     /// notes that it uses the holes of its origin. Returns whether it may: see [`Holes`].
     pub(crate) fn open_holes(&self, range: &Range<u64>) -> bool {
-        self.origin().is_none_or(|origin| origin.holes.open(range))
+        self.sharing(range).is_none_or(|origin| origin.holes.open(range))
+    }
+
+    /// Bytes that this would take of what all clones may use; none where it would be refused.
+    pub(crate) fn cost_of_holes(&self, range: &Range<u64>) -> Option<u64> {
+        self.sharing(range).map_or(Some(0), |origin| origin.holes.cost(range))
+    }
+
+    /// The origin, if any page of a range is shared with it: others need no look at what all clones
+    /// use.
+    fn sharing(&self, range: &Range<u64>) -> Option<&Arc<FrozenArena>> {
+        self.origin().filter(|_| !self.inherited(range.clone()).is_empty())
     }
 
     /// The frozen arena that it was cloned from.

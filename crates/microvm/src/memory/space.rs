@@ -273,10 +273,9 @@ impl Space {
                 (start + offset).next_multiple_of(BLOCK) - offset
             }
             Place::Low => {
-                let from = [self.state.floor, MAP_START].into_iter();
-                let mut gaps =
-                    from.filter_map(|from| self.state.regions.gap(from..LOW_END, length, PAGE));
-                gaps.next().ok_or(Errno::NOMEM)?
+                let gap = self.state.regions.gap(self.state.floor..LOW_END, length, PAGE);
+                let gap = gap.or_else(|| self.wherever(MAP_START..LOW_END, length, rights));
+                gap.ok_or(Errno::NOMEM)?
             }
             Place::Fixed(start) => {
                 let range = user(start, length)?;
@@ -307,7 +306,6 @@ impl Space {
         self.check_count(1)?;
         let length = range.end - range.start;
         self.check_own_room(length.saturating_sub(replaced.mapped))?;
-        self.check_holes(&range, rights)?;
         // A clone puts zeros in the place of its template's pages: they are its own memory,
         // accessible or not.
         let zeros = self.arena.stale(range.clone());
@@ -316,6 +314,8 @@ impl Space {
         // The zeros are there before anything that is replaced goes.
         let filled = zeros.iter().map(|part| part.end - part.start).sum();
         self.make_room(|_| if is_present { more.max(filled) } else { filled })?;
+        // Last, because a call that fails is to use nothing that siblings may need.
+        self.check_holes(&range, rights)?;
         for part in &zeros {
             self.arena.bytes_mut(part.clone()).fill(0);
         }
@@ -353,7 +353,7 @@ impl Space {
         if hint >= MAP_START
             && let Ok(range) = user(hint, length)
             && !regions.touch(range.clone())
-            && self.check_holes(&range, rights).is_ok()
+            && self.cost_of_holes(&range, rights).is_some()
         {
             return Ok(hint);
         }
@@ -364,7 +364,27 @@ impl Space {
             false => self.state.floor,
         };
         let gap = regions.gap(from..USER_END, length, align);
-        gap.or_else(|| regions.gap(MAP_START..USER_END, length, PAGE)).ok_or(Errno::NOMEM)
+        let gap = gap.or_else(|| self.wherever(MAP_START..USER_END, length, rights));
+        gap.ok_or(Errno::NOMEM)
+    }
+
+    /// The lowest free range that takes nothing of a template's holes, among those that begin a gap
+    /// or a zone of the clone's own; otherwise the lowest that takes what may be taken.
+    fn wherever(&self, among: Range<u64>, length: u64, rights: Rights) -> Option<u64> {
+        let gaps = self.state.regions.gaps(among).into_iter();
+        let zones = self.arena.origin().map_or(&[][..], |origin| origin.own());
+        let starts = gaps.filter(|gap| gap.end - gap.start >= length).flat_map(|gap| {
+            let own = zones.iter().map(|zone| zone.start);
+            let last = gap.end - length;
+            let own = own.filter(move |start| gap.start < *start && *start <= last);
+            std::iter::once(gap.start).chain(own)
+        });
+        // What has no rights yet takes nothing now, and may be refused them later.
+        let unless_used = (!rights.count()).then_some(u64::MAX);
+        let cost = |start: u64| self.arena.cost_of_holes(&(start..start + length)).or(unless_used);
+        let mut may = starts.filter_map(|start| Some((cost(start)?, start))).peekable();
+        let first = may.peek().map(|(_, start)| *start);
+        may.find(|(cost, _)| *cost == 0).map(|(_, start)| start).or(first)
     }
 
     /// `munmap`.

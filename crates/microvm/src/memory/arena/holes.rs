@@ -6,7 +6,7 @@
 //! [`MAX_BYTES`] of them, each page counted once.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::memory::regions::Regions;
 use crate::memory::rights::Rights;
@@ -28,6 +28,14 @@ struct Unused {
     left: u64,
 }
 
+impl Unused {
+    fn cost(&self, range: &Range<u64>) -> Option<u64> {
+        let parts = self.ranges.inside(range.clone());
+        let bytes = parts.map(|(part, _)| part.end - part.start).sum();
+        (bytes <= self.left).then_some(bytes)
+    }
+}
+
 impl Holes {
     pub(super) fn new(ranges: Vec<Range<u64>>) -> Self {
         let mut all = Regions::default();
@@ -38,15 +46,23 @@ impl Holes {
 
     /// Notes that a clone uses the holes of `range`. Returns whether it may.
     pub(super) fn open(&self, range: &Range<u64>) -> bool {
-        let mut unused = self.unused.lock().unwrap_or_else(PoisonError::into_inner);
-        let parts = unused.ranges.inside(range.clone());
-        let bytes: u64 = parts.map(|(part, _)| part.end - part.start).sum();
-        let Some(left) = unused.left.checked_sub(bytes) else { return false };
+        let mut unused = self.unused();
+        let Some(bytes) = unused.cost(range) else { return false };
         if bytes > 0 {
             unused.ranges.clear(range.clone());
-            unused.left = left;
+            unused.left -= bytes;
         }
         true
+    }
+
+    /// Bytes that [`Holes::open`] would take of those that clones may still use; none where it
+    /// would refuse.
+    pub(super) fn cost(&self, range: &Range<u64>) -> Option<u64> {
+        self.unused().cost(range)
+    }
+
+    fn unused(&self) -> MutexGuard<'_, Unused> {
+        self.unused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The parts of a range that are holes.
@@ -72,7 +88,9 @@ mod tests {
         assert!(holes.open(&mib(0..10)) && holes.open(&mib(50..60)));
         assert!(holes.open(&mib(0..40)) && holes.open(&mib(20..40)));
         assert_eq!(holes.unused.lock().unwrap().left, 34 << 20);
-        // Ten, and forty: nothing is used of what is refused.
+        // Ten, and forty: nothing is used of what is refused, or asked about.
+        assert_eq!(holes.cost(&mib(0..200)), None);
+        assert_eq!(holes.cost(&mib(45..80)), Some(25 << 20));
         assert!(!holes.open(&mib(0..200)));
         assert!(holes.open(&mib(45..80)) && holes.open(&mib(90..99)));
         assert_eq!(holes.unused.lock().unwrap().left, 0);

@@ -135,7 +135,13 @@ impl Space {
         self.own_limit = bytes;
     }
 
-    /// ENOMEM where a clone would use too many of its template's holes by these rights to a range.
+    /// Bytes of its template's holes that a clone would use by these rights to a range; none where
+    /// they are too many.
+    pub(super) fn cost_of_holes(&self, range: &Range<u64>, rights: Rights) -> Option<u64> {
+        if rights.count() { self.arena.cost_of_holes(range) } else { Some(0) }
+    }
+
+    /// Uses them. ENOMEM where they are too many.
     pub(super) fn check_holes(&self, range: &Range<u64>, rights: Rights) -> Result<(), Errno> {
         let may = !rights.count() || self.arena.open_holes(range);
         if may { Ok(()) } else { Err(Errno::NOMEM) }

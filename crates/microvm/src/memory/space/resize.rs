@@ -42,8 +42,13 @@ impl Space {
             return Err(Errno::INVAL);
         }
         let pages = if file.is_some() { Pages::AtOnce } else { Pages::OnTouch };
-        let grown = start.checked_add(new).filter(|grown| *grown <= USER_END);
-        if let Some(grown) = grown.filter(|grown| !self.state.regions.touch(end..*grown)) {
+        // Where it may move, it does so rather than fail for a template's hole.
+        let may_grow = |grown: &u64| {
+            *grown <= USER_END
+                && !self.state.regions.touch(end..*grown)
+                && (!may_move || self.cost_of_holes(&(end..*grown), rights).is_some())
+        };
+        if let Some(grown) = start.checked_add(new).filter(may_grow) {
             self.grant(Replaced::default(), pages, end..grown, rights)?;
             if let Some(file) = file {
                 self.show(start..grown, file);

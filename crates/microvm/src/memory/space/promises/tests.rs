@@ -468,3 +468,51 @@ fn a_page_that_a_sibling_opened_is_supplied_when_no_more_of_its_hole_may_be() {
     assert!(!touch(&mut space, page + PAGE));
     assert!(space.is_exhausted());
 }
+
+#[test]
+fn what_may_lie_elsewhere_is_not_refused_for_a_hole() {
+    let mut origin = Space::new().unwrap();
+    let page = |number: u64| MAP_START + number * MIB;
+    // Then a zone of the clones' own.
+    for number in (0..=100).chain([110]) {
+        origin.map(Place::Fixed(page(number)), PAGE, Rights::WRITE).unwrap();
+        origin.arena.set_word(page(number), page(number));
+    }
+    let Some(scanner) = clone_of(Space::new().unwrap(), 0).and_then(|space| space.scanner) else {
+        return;
+    };
+    let (frozen, state) = origin.freeze().unwrap();
+    let floor = state.floor;
+    let template = (frozen, state, scanner);
+    let mut space = clone_within(32 * MIB, &template);
+    // What fails for another reason uses nothing.
+    let hole = page(10) + PAGE..page(11);
+    space.set_own_limit(0);
+    for place in [Place::Fixed(hole.start), Place::Hint(hole.start)] {
+        assert_eq!(space.map(place, hole.end - hole.start, Rights::WRITE), Err(Errno::NOMEM));
+    }
+    space.set_own_limit(u64::MAX);
+    assert_eq!(space.arena.cost_of_holes(&hole), Some(hole.end - hole.start));
+
+    use_holes_up(&space, &(page(0)..page(30)));
+    assert_eq!(space.remap(page(10), PAGE, 2 * PAGE, false), Err(Errno::NOMEM));
+    let moved = space.remap(page(10), PAGE, 2 * PAGE, true).unwrap();
+    assert!(moved >= floor && space.arena.word(moved) == page(10));
+    // Above the template nothing is free.
+    space.map(Place::Fixed(floor), USER_END - floor, Rights::NONE).unwrap();
+    let zone = page(102)..page(110);
+    for place in [Place::Hint(0), Place::Low] {
+        let at = space.map(place, 3 * MIB, Rights::WRITE).unwrap();
+        assert!(zone.contains(&at) && touch(&mut space, at), "{place:?}: {at:x}");
+        space.unmap(at, 3 * MIB).unwrap();
+    }
+    // Holes that a sibling opened are as good.
+    let at = space.map(Place::Hint(page(20) + PAGE), 100 * PAGE, Rights::WRITE).unwrap();
+    assert!(at >= page(30) && touch(&mut space, at), "{at:x}");
+    assert_eq!(space.map(Place::Hint(0), 9 * MIB, Rights::WRITE), Err(Errno::NOMEM));
+    // As a thread's stack, which gets its rights later.
+    let at = space.map(Place::Hint(0), 3 * MIB, Rights::NONE).unwrap();
+    assert_eq!(space.protect(at, 3 * MIB, Rights::WRITE), Ok(()));
+    space.unmap(at, 3 * MIB).unwrap();
+    assert!(space.map(Place::Hint(0), 9 * MIB, Rights::NONE).is_ok());
+}
