@@ -280,7 +280,8 @@ impl Space {
             Place::Fixed(start) => {
                 let range = user(start, length)?;
                 // Checked before anything is unmapped: the mapping that is there may be cut in two.
-                self.check_count(1 + usize::from(self.surround(&range)))?;
+                let hidden = self.hidden_by(&range, rights);
+                self.check_count(1 + hidden + usize::from(self.surround(&range)))?;
                 self.release(range)?;
                 start
             }
@@ -303,7 +304,7 @@ impl Space {
         range: Range<u64>,
         rights: Rights,
     ) -> Result<(), Errno> {
-        self.check_count(1)?;
+        self.check_count(1 + self.hidden_by(&range, rights))?;
         let length = range.end - range.start;
         self.check_own_room(length.saturating_sub(replaced.mapped))?;
         // A clone puts zeros in the place of its template's pages: they are its own memory,

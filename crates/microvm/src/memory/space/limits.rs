@@ -50,6 +50,12 @@ impl Space {
         if too_many { Err(Errno::NOMEM) } else { Ok(()) }
     }
 
+    /// Regions that a mapping with these rights consists of beside itself: each part in which its
+    /// template's bytes are hidden, and what follows it.
+    pub(super) fn hidden_by(&self, range: &Range<u64>, rights: Rights) -> usize {
+        if rights.count() { 0 } else { 2 * self.arena.stale(range.clone()).len() }
+    }
+
     /// Whether the address space has one region more without `range`.
     pub(super) fn surround(&self, range: &Range<u64>) -> bool {
         let SpaceState { regions, files, shared, .. } = &self.state;

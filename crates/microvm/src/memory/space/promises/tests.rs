@@ -516,3 +516,27 @@ fn what_may_lie_elsewhere_is_not_refused_for_a_hole() {
     space.unmap(at, 3 * MIB).unwrap();
     assert!(space.map(Place::Hint(0), 9 * MIB, Rights::NONE).is_ok());
 }
+
+#[test]
+fn no_mapping_without_rights_makes_too_many_regions_of_what_it_hides() {
+    const MANY: u64 = MAX_REGIONS as u64 / 2;
+    let mut origin = Space::new().unwrap();
+    let at = origin.map(Place::Hint(0), 3 * MANY * PAGE, Rights::WRITE).unwrap();
+    (0..MANY).for_each(|number| origin.arena.set_word(at + 3 * number * PAGE, number + 1));
+    let (frozen, state) = origin.freeze().unwrap();
+    let mut space = Space::clone_of(&frozen, state).unwrap();
+    let before = space.state.clone();
+    let all = space.map(Place::Fixed(at), 3 * MANY * PAGE, Rights::NONE);
+    assert_eq!((all, space.state == before), (Err(Errno::NOMEM), true));
+    // One less, beside the one that stays.
+    let most = 3 * (MANY - 1) * PAGE;
+    assert_eq!(space.map(Place::Fixed(at + 3 * PAGE), most, Rights::NONE), Ok(at + 3 * PAGE));
+    assert!(space.state.regions.count() <= MAX_REGIONS);
+    // Where nothing was mapped before, too.
+    let mut space = Space::clone_of(&frozen, before).unwrap();
+    space.unmap(at, 3 * MANY * PAGE).unwrap();
+    for place in [Place::Hint(at), Place::FixedIfFree(at)] {
+        assert_eq!(space.map(place, 3 * MANY * PAGE, Rights::NONE), Err(Errno::NOMEM));
+    }
+    assert_eq!(space.state.regions.count(), 0);
+}
