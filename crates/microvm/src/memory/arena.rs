@@ -295,6 +295,12 @@ impl Arena {
         cut.filter(|part| !part.is_empty()).collect()
     }
 
+    /// The parts of a range between the holes of a clone's origin.
+    pub(crate) fn between_holes(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        let Some(origin) = self.origin() else { return vec![range] };
+        origin.holes.between(range)
+    }
+
     /// Before a clone gets rights to a range, or memory that is promised there is read or written:
     /// notes that it uses the holes of its origin. Returns whether it may: see [`Holes`].
     pub(crate) fn open_holes(&self, range: &Range<u64>) -> bool {

@@ -120,9 +120,11 @@ impl TouchedPages {
         }
         let looked_at = self.pages.iter().filter(|(_, written)| !**written);
         // As one range where the host maps neighbours with a page anyway: asking for each takes
-        // longer.
+        // longer. Not over holes, where it would make pages that no clone has opened.
         for range in joined(looked_at.map(|(page, _)| *page), 16 * PAGE) {
-            arena.expect(range, false);
+            for part in arena.between_holes(range) {
+                arena.expect(part, false);
+            }
         }
     }
 
@@ -238,6 +240,20 @@ mod tests {
         touched.take(Pages::from([(1, true), (3, true), (4, false), (5000, true)]));
         assert_eq!(touched.pages, Pages::from([(1, true), (3, true), (4, false)]));
         assert!(!touched.wants_to_learn());
+    }
+
+    #[test]
+    fn pages_are_placed_without_the_holes_between_them() {
+        let mut origin = Arena::new().unwrap();
+        let [first, second, last] = [0, 2, 10].map(|number| number * PAGE);
+        [first, second, last].into_iter().for_each(|page| origin.set_word(page, 1));
+        let hole = second + PAGE..last;
+        let frozen = origin.freeze(Vec::new(), USER_END, vec![hole]).unwrap();
+        let pages = Pages::from([(first, false), (last, false)]);
+        let mut clone = Arena::clone_of(&frozen).unwrap();
+        TouchedPages { pages, ..TouchedPages::default() }.place(&mut clone);
+        let filled = frozen.filled(0..USER_END).unwrap();
+        assert_eq!(filled, [first..second + PAGE, last..last + PAGE]);
     }
 
     #[test]
