@@ -114,7 +114,7 @@ pub(crate) fn begin(call: &Call, failed: Option<&CallError>, relay: &mut Relay) 
     let is_told = call.handler.lambda.is_some()
         && failed.is_none_or(|error| error.as_lambda(&call.id).is_some());
     if is_told {
-        relay.tell(format!("START RequestId: {} Version: {}\n", call.id, version(call)));
+        relay.tell_first(format!("START RequestId: {} Version: {}\n", call.id, version(call)));
     }
     is_told
 }

@@ -29,6 +29,8 @@ pub(crate) struct Relay {
     messages: u64,
     /// The end of what was passed on, if that is wanted.
     tail: Option<Vec<u8>>,
+    /// What stands before anything else that is written: of a call that writes nothing, all is one piece.
+    first: String,
 }
 
 /// Bytes of a call's output that its caller may get.
@@ -41,8 +43,8 @@ impl Relay {
         invocation: InvocationId,
         (bytes, messages): (usize, u64),
     ) -> Self {
-        let tail = None;
-        Self { sink, handler, invocation, left: bytes, dropped: 0, messages, tail }
+        let (tail, first) = (None, String::new());
+        Self { sink, handler, invocation, left: bytes, dropped: 0, messages, tail, first }
     }
 
     /// The same, which keeps the end of what is passed on.
@@ -56,8 +58,14 @@ impl Relay {
         self.tail.take().unwrap_or_default()
     }
 
+    /// Writes words of the worker's own before what is written next, and with it.
+    pub(crate) fn tell_first(&mut self, text: String) {
+        self.first = text;
+    }
+
     /// Writes words of the worker's own, which count for nothing.
     pub(crate) fn tell(&mut self, text: String) {
+        let text = std::mem::take(&mut self.first) + &text;
         if let Some(tail) = &mut self.tail
             && tail.last().is_some_and(|byte| *byte != b'\n')
         {
@@ -112,16 +120,26 @@ impl Relay {
     }
 
     fn write(&mut self, invocation: String, stream: LogStream, text: Bytes) {
+        self.write_first();
         if let Some(tail) = &mut self.tail {
             tail.extend_from_slice(&text[text.len().saturating_sub(TAIL)..]);
             tail.drain(..tail.len().saturating_sub(TAIL));
         }
         self.sink.write(LogLine { handler: Arc::clone(&self.handler), invocation, stream, text });
     }
+
+    fn write_first(&mut self) {
+        let first = std::mem::take(&mut self.first);
+        if !first.is_empty() {
+            self.write(self.invocation.to_string(), LogStream::Worker, first.into());
+        }
+    }
 }
 
 impl Drop for Relay {
     fn drop(&mut self) {
+        // The call was given up before its end.
+        self.write_first();
         if self.dropped > 0 {
             let text = format!("lambswool: {} more bytes of output were dropped\n", self.dropped);
             self.write(self.invocation.to_string(), LogStream::Stderr, text.into());
