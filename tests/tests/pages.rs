@@ -5,6 +5,7 @@ use std::env;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{PoisonError, RwLock};
 
 use e2e::machine::{self, manifest_dir, programs};
 use e2e::{Site, can_run, can_run_machines, eventually};
@@ -89,6 +90,10 @@ enum Packages {
     FromTheIndex,
 }
 
+/// Held for writing by the page that copies a state directory. Files of bases are links of one another: a site that is made
+/// meanwhile changes the status of a file that is being copied, and `tar` says so.
+static COPYING: RwLock<()> = RwLock::new(());
+
 /// Runs a page. `left_out` is the number of blocks that say why they are not run.
 fn try_out(page: &str, start: Start, packages: Packages, left_out: usize) {
     let text = fs::read_to_string(manifest_dir().join(format!("../docs/user/{page}.md"))).unwrap();
@@ -98,6 +103,9 @@ fn try_out(page: &str, start: Start, packages: Packages, left_out: usize) {
     if !can_run() {
         return;
     }
+    let copies = page == "operations";
+    let _alone = copies.then(|| COPYING.write().unwrap_or_else(PoisonError::into_inner));
+    let _beside = (!copies).then(|| COPYING.read().unwrap_or_else(PoisonError::into_inner));
     let mut site = Site::new();
     if packages == Packages::FromTheIndex {
         let worker = site.up();
