@@ -517,7 +517,7 @@ mod tests {
         }
         // It has the newest number.
         registry.publish(&name(), "", None).unwrap();
-        deploy(&registry, 1000);
+        deploy(&registry, MAX_RELEASES as u64 + 1);
         let refused = registry.publish(&name(), "", None).unwrap_err();
         assert!(matches!(refused, ReleaseError::TooMany { .. }), "{refused}");
         for alias in 0..MAX_ALIASES {
