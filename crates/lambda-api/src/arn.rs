@@ -1,7 +1,7 @@
 //! Names and ARNs of functions and layers.
 //!
-//! A function is named in parts, of which the first ones may be left out. A layer is named by its
-//! name or by the whole ARN:
+//! A request may leave out the first parts of a function's ARN. A layer has its bare name or its
+//! whole ARN:
 //!
 //! ```text
 //!   arn:aws:lambda:us-east-1:123456789012:function:NAME:QUALIFIER

@@ -55,6 +55,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ),
     ("PutFunctionRecursionConfig", "kept and shown; no loop is looked for"),
     ("PutRuntimeManagementConfig", "`Auto` alone"),
+    ("PublishVersion", "a function has up to 1000 published versions"),
     ("TagResource", "functions alone"),
     ("UpdateAlias", "points to a published version, not to `$LATEST`"),
     ("UpdateFunctionCode", "only of functions that this API made; no code in S3"),

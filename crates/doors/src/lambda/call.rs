@@ -116,7 +116,7 @@ impl Call {
         }
     }
 
-    /// Lets go of its body, of which nothing is needed any more.
+    /// Frees its body, once the operation has read it.
     pub(super) fn forget_body(&mut self) {
         (self.payload, self.held) = (Bytes::new(), None);
     }

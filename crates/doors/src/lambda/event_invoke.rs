@@ -10,7 +10,7 @@ use platform::events::Tries;
 use serde::{Deserialize, Serialize};
 
 use super::call::{Answer, Call, Named};
-use super::paging::page;
+use super::paging::{AskedPage, page};
 use crate::App;
 
 /// What they are kept as, beside a function: under the number of a version, the name of an alias, or `$LATEST`.
@@ -185,17 +185,9 @@ pub(super) async fn delete(mut call: Call) -> Result<Answer, Fault> {
     Ok(Answer::empty())
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct AskedList {
-    function_name: String,
-    marker: Option<String>,
-    max_items: Option<usize>,
-}
-
 /// `ListFunctionEventInvokeConfigs`.
 pub(super) async fn list(mut call: Call) -> Result<Answer, Fault> {
-    let asked: AskedList = call.read()?;
+    let asked: AskedPage = call.read()?;
     let named = call.named(&asked.function_name, None)?;
     if !call.has::<to::ShowFunction>(&named)? {
         return Err(Fault::resource_not_found("The function doesn't exist."));

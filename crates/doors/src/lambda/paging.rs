@@ -2,6 +2,16 @@
 
 use base64::prelude::*;
 use lambda_api::Fault;
+use serde::Deserialize;
+
+/// The members by which a list of one function is asked for.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct AskedPage {
+    pub(super) function_name: String,
+    pub(super) marker: Option<String>,
+    pub(super) max_items: Option<usize>,
+}
 
 /// The longest page, whatever is asked for: the service's own limit.
 const PAGE: usize = 50;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::call::{Answer, Call, Named};
-use super::paging::page;
+use super::paging::{AskedPage, page};
 use crate::error::ApiError;
 use crate::native::random_id;
 
@@ -175,17 +175,9 @@ pub(super) async fn delete(mut call: Call) -> Result<Answer, Fault> {
     Ok(Answer::empty())
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct AskedList {
-    function_name: String,
-    marker: Option<String>,
-    max_items: Option<usize>,
-}
-
 /// `ListFunctionUrlConfigs`.
 pub(super) async fn list(mut call: Call) -> Result<Answer, Fault> {
-    let asked: AskedList = call.read()?;
+    let asked: AskedPage = call.read()?;
     let named = call.named(&asked.function_name, None)?;
     if !call.has::<to::ShowFunction>(&named)? {
         return Err(no_function());

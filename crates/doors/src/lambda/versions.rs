@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::call::{Answer, Call};
 use super::configuration::{self, FunctionConfiguration, Shown};
-use super::paging::{of_number, page};
+use super::paging::{AskedPage, of_number, page};
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -43,14 +43,6 @@ pub(super) async fn publish(mut call: Call) -> Result<Answer, Fault> {
     Answer::json(&configuration::of(&call, &release.function, Shown::Published))
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct AskedList {
-    function_name: String,
-    marker: Option<String>,
-    max_items: Option<usize>,
-}
-
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct VersionList {
@@ -61,7 +53,7 @@ struct VersionList {
 
 /// `ListVersionsByFunction`: the current version first, then the published ones.
 pub(super) async fn list(mut call: Call) -> Result<Answer, Fault> {
-    let asked: AskedList = call.read()?;
+    let asked: AskedPage = call.read()?;
     let named = call.named_whole(&asked.function_name)?;
     let permit = call.permit::<to::ShowFunction>(&named.name)?;
     let current = call.app.functions.show_version(&permit, &Qualifier::Latest);

@@ -202,7 +202,7 @@ impl From<Refused> for ApiError {
                 "this token has expired: make another on the worker's machine with `wool token create NAME --scope …`",
             ),
             Refused::Stranger(uid) => {
-                let who = uid.map_or_else(|| "whoever asks".to_owned(), |uid| format!("uid {uid}"));
+                let who = uid.map_or_else(|| "this user".to_owned(), |uid| format!("uid {uid}"));
                 let message = format!(
                     "{who} may not use the worker's socket: it is for the worker's own user, root, and the members of the group `admin_group`"
                 );

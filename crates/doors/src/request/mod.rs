@@ -1,4 +1,4 @@
-//! What every request passes, whichever API it is for: who asks, the audit line, how much a body or a reply may take.
+//! The steps that requests of all APIs share: the caller, the audit line, and the budgets of bodies and replies.
 //!
 //! ```text
 //!   guard (no foreign web page) ─► entrance (who asks?) ─► act (its audit line) ─► body (within a budget) ─► the API
