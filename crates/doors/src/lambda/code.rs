@@ -36,7 +36,7 @@ pub(super) struct Archive {
     pub(super) bytes: u64,
     /// SHA-256, as Base64.
     pub(super) sha256: String,
-    _held: Held,
+    held: Held,
 }
 
 impl Code {
@@ -74,7 +74,7 @@ impl Code {
         let spooled = tokio::task::spawn_blocking(move || spool(&text, &dir));
         let broken = |_| ApiError::internal("the upload broke off");
         let (file, bytes, sha256) = spooled.await.map_err(broken)??;
-        Ok(Archive { file, bytes, sha256, _held: held })
+        Ok(Archive { file, bytes, sha256, held })
     }
 }
 
@@ -103,8 +103,8 @@ fn spool(text: &str, dir: &std::path::Path) -> Result<(File, u64, String), Fault
 }
 
 impl Archive {
-    /// Its files, for a deploy.
-    pub(super) fn into_files(self) -> Files {
-        Files::Sent { packing: Packing::Zip, file: self.file }
+    /// Its files, for a deploy, and its part of the room for bundles: to be kept until the deploy is over.
+    pub(super) fn into_files(self) -> (Files, Held) {
+        (Files::Sent { packing: Packing::Zip, file: self.file }, self.held)
     }
 }

@@ -121,8 +121,8 @@ pub(super) async fn create(mut call: Call) -> Result<Answer, Fault> {
     };
     let configuration = asked.configuration;
     if configuration.runtime.is_none() && configuration.handler.is_none() {
-        return Err(lacking(
-            "Runtime and Handler are mandatory parameters for functions created with deployment packages. Runtime and Handler",
+        return Err(Fault::invalid_parameter_value(
+            "Runtime and Handler are mandatory parameters for functions created with deployment packages.",
         ));
     }
     let runtime = configuration.runtime.clone().ok_or_else(|| lacking("Runtime"))?;
@@ -153,10 +153,13 @@ pub(super) async fn create(mut call: Call) -> Result<Answer, Fault> {
         runtime: Some(Runtime { name: runtime, json_level: None }),
     };
     let declared = configuration.over(&call, declared)?.of_archive(&archive).revised()?;
-    let order = order(&permit, declared, archive.into_files(), Over::Nothing);
+    let (files, held) = archive.into_files();
+    let order = order(&permit, declared, files, Over::Nothing);
     let publish = asked.publish;
     to_the_end(call, async move |call| {
-        let function = put(&call, &named, order).await?;
+        let function = put(&call, &named, order).await;
+        drop(held);
+        let function = function?;
         if !tags.is_empty() {
             super::tags::set(&call, &named, tags).await?;
         }
@@ -196,10 +199,13 @@ pub(super) async fn update_code(mut call: Call) -> Result<Answer, Fault> {
         return Answer::json(&shown.with_code(&archive));
     }
     let over = Over::Version(current.current().id.clone());
-    let order = order(&permit, declared, archive.into_files(), over);
+    let (files, held) = archive.into_files();
+    let order = order(&permit, declared, files, over);
     let publish = asked.publish;
     to_the_end(call, async move |call| {
-        let function = put(&call, &named, order).await?;
+        let function = put(&call, &named, order).await;
+        drop(held);
+        let function = function?;
         answer(&call, &named, function, publish, Shown::Asked(None)).await
     })
     .await
