@@ -172,8 +172,11 @@ impl Events {
             }
             let wait = left.next(tried, Instant::now());
             let Some(wait) = wait else { return Some("it was tried long enough") };
-            // Many that found no room at once do not come back at once.
-            let wait = wait.mul_f64(0.75 + random::draw() / 2.0);
+            let wait = match tried {
+                // Many that found no room at once do not come back at once.
+                Tried::NoRoom => wait.mul_f64(0.75 + random::draw() / 2.0),
+                Tried::Failed | Tried::Done => wait,
+            };
             if self.stop.run_until_cancelled(sleep(wait)).await.is_none() {
                 return Some("the worker stops");
             }
