@@ -26,7 +26,7 @@ _FLAGS = posix.O_RDWR | posix.O_APPEND | posix.O_CLOEXEC
 class Capture:
     """The file behind descriptors 1 and 2."""
 
-    __slots__ = ("_emptied", "_fd", "_read", "_size")
+    __slots__ = ("_emptied", "_fd", "_file", "_read", "_size")
 
     def __init__(self, directory: str) -> None:
         """`directory` is where the file is made."""
@@ -35,6 +35,9 @@ class Capture:
         # while.
         posix.dup2(self._fd, 1)
         posix.dup2(self._fd, 2)
+        # A function may close that one, and open a file of its own at its number: that has a name,
+        # or another inode.
+        self._file = _identity(fstat(self._fd))
         # What the file held, and whether it was emptied before that was moved.
         self._size = 0
         self._read: list[bytes] = []
@@ -44,18 +47,34 @@ class Capture:
         """Moves what was written since the last time to a stream's text, and counts the bytes that
         are dropped. Nothing is lost when this raises: the call that empties the file is also the
         call that notes it, as in `wire`."""
-        try:
-            if not self._emptied:
-                self._size = fstat(self._fd).st_size
-                if self._size == 0:
-                    return
-                text = pread(self._fd, min(self._size, LIMIT + 1), 0)
+        if not self._emptied:
+            fd = self._descriptor()
+            if fd is None or self._size == 0:
+                return
+            try:
+                text = pread(fd, min(self._size, LIMIT + 1), 0)
                 self._read = [text[: between_characters(text, LIMIT)]]
-                self._emptied.extend(map(ftruncate, (self._fd,), (0,)))
-        except OSError:  # the handler closed what is not its own
-            return
+                self._emptied.extend(map(ftruncate, (fd,), (0,)))
+            except OSError:
+                return
         text, dropped = self._read[0], buffer.dropped + self._size - len(self._read[0])
         buffer.pending, buffer.dropped, self._emptied = buffer.pending + text, dropped, []
+
+    def _descriptor(self) -> int | None:
+        """One that still is the file's, whose size is noted; None when the function closed all."""
+        for fd in (self._fd, 1, 2):
+            try:
+                found = fstat(fd)
+            except OSError:
+                continue
+            if found.st_nlink == 0 and _identity(found) == self._file:
+                self._size = found.st_size
+                return fd
+        return None
+
+
+def _identity(status: posix.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def _nameless_file(directory: str) -> int:
