@@ -1,4 +1,4 @@
-//! Random bytes.
+//! Random bytes from the kernel, getrandom(2).
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! The account.
+//! GetAccountSettings: what the account may have, and what it has.
 
 use lambda_api::Fault;
 use platform::access::to;

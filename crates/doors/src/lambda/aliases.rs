@@ -1,4 +1,4 @@
-//! Aliases.
+//! The five operations on aliases: names of versions, with a weight for a second one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -247,7 +247,7 @@ pub(crate) async fn read_small_first(
 /// is counted already.
 #[derive(Debug)]
 pub(crate) struct Small<const BYTES: u64> {
-    /// The body.
+    /// What the request brought, all of it.
     pub(crate) bytes: Bytes,
     _counted: Option<Arc<Held>>,
     _held: Option<Held>,
