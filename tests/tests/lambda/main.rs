@@ -21,7 +21,8 @@ fn run(file: &str) {
         &["token", "create", "other", "--scope", "deploy,invoke,read", "--tenant", "other"],
     ]
     .map(|words| site.wool(words).ok().trim().to_owned());
-    let worker = site.up();
+    let reach = [("WOOL_EGRESS", "reach-*"), ("WOOL_EGRESS_ALLOW", "127.0.0.1")];
+    let worker = site.up_with(&reach);
     drop(worker.deploy("native", "def handler(event, context):\n    return event\n").expect(201));
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lambda").join(file);
     let said = Command::new(python)

@@ -1,9 +1,11 @@
 """Functions: made, called, changed, listed and removed."""
 
 import base64
+import contextlib
 import hashlib
 import json
 import os
+import socket
 import threading
 import time
 
@@ -108,6 +110,62 @@ def test_a_function_finds_its_settings():
     called = create(service, source, MemorySize=192, EphemeralStorage={"Size": 600}, **variables)
     answer = call(service, called)
     assert answer == ["blue", "us-east-1", "us-east-1", "192", "/var/task", 600 << 20], answer
+
+
+GREETED = """
+import socket
+
+def handler(port, context):
+    try:
+        with socket.create_connection(("127.0.0.1", port), 10) as end:
+            return end.recv(16).decode()
+    except OSError as error:
+        return type(error).__name__
+"""
+
+
+def test_a_variable_says_where_a_function_may_connect_to():
+    with socket.create_server(("127.0.0.1", 0)) as greeting:
+        port = greeting.getsockname()[1]
+
+        def greet():
+            with contextlib.suppress(OSError):
+                while True:
+                    with greeting.accept()[0] as caller:
+                        caller.sendall(b"hello")
+
+        threading.Thread(target=greet, daemon=True).start()
+        reach = {"Variables": {"LAMBSWOOL_EGRESS": f"127.0.0.1:{port}, api.example.com:443"}}
+        called = create(service, GREETED, called=name("reach"), Environment=reach)
+        assert call(service, called, port) == "hello"
+        change = service.update_function_configuration
+        assert change(FunctionName=called, Timeout=9)["Environment"] == reach
+        assert call(service, called, port) == "hello"
+        change(FunctionName=called, Environment={"Variables": {}})
+        assert call(service, called, port) == "PermissionError"
+        greeting.shutdown(socket.SHUT_RDWR)
+    # The operator lists the names that may.
+    with refused("InvalidParameterValueException", 400, "`egress` in the worker's configuration"):
+        create(service, GREETED, Environment=reach)
+
+
+def test_a_variable_says_what_a_function_runs_in():
+    where = "import os\ndef handler(event, context): return os.path.exists('/proc/self/ns')\n"
+    machine = {"Variables": {"LAMBSWOOL_ISOLATION": "microvm", "LAMBSWOOL_RESET": "always"}}
+    called = create(service, where)
+    assert call(service, called) is True
+    if os.access("/dev/kvm", os.W_OK):
+        service.update_function_configuration(FunctionName=called, Environment=machine)
+        assert call(service, called) is False
+    for variables, words in [
+        ({"LAMBSWOOL_ISOLATION": "vm"}, 'LAMBSWOOL_ISOLATION = "vm": write "container" or'),
+        ({"LAMBSWOOL_RESET": "always"}, "LAMBSWOOL_RESET"),
+        ({"LAMBSWOOL_MEMORY": "1GB"}, "LAMBSWOOL_MEMORY is no setting of Lambswool"),
+        ({"LAMBSWOOL_EGRESS": "example.com"}, "names no port"),
+        (machine["Variables"] | {"LAMBSWOOL_EGRESS": "a.example.com:443"}, "network"),
+    ]:
+        with refused("InvalidParameterValueException", 400, words):
+            create(service, Environment={"Variables": variables})
 
 
 @pytest.mark.parametrize("handler", ["pkg/web.run", "pkg.web.run"])

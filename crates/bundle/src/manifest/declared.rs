@@ -13,6 +13,7 @@ use layers::python::PythonRequest;
 use sandbox::wire::Convention;
 use sandbox::{Destination, Kind, Limits, Network, Reset};
 
+use super::in_variables::InVariables;
 use super::{Inspected, Manifest, ManifestError, entry, inspect, src_layout, table, variables};
 
 /// All settings of a version, from its deploy. Packages are what the bundle brings itself.
@@ -55,6 +56,18 @@ pub struct Runtime {
 }
 
 impl Declared {
+    /// Takes the settings that AWS Lambda's API has no member for from the environment, where they are variables such as
+    /// `LAMBSWOOL_ISOLATION`. What no variable names has its default again.
+    ///
+    /// # Errors
+    /// With the variable that is wrong, and what it must be.
+    pub fn settled(self) -> Result<Self, ManifestError> {
+        let InVariables { kind, reset, network, egress, cpu } =
+            InVariables::read(&self.environment)?;
+        let limits = Limits { cpu, ..self.limits };
+        Ok(Self { kind, reset, network, egress, limits, ..self })
+    }
+
     /// Refuses what no function can have, whatever its files are.
     ///
     /// # Errors

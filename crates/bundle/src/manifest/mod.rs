@@ -20,6 +20,7 @@ mod declared;
 mod encoding;
 mod entry;
 mod header;
+mod in_variables;
 mod inspect;
 mod pylock;
 mod quantity;

@@ -252,7 +252,7 @@ impl Configuration {
         let subnets = self.others.get("VpcConfig").and_then(|vpc| vpc.get("SubnetIds"));
         if subnets.and_then(Value::as_array).is_some_and(|subnets| !subnets.is_empty()) {
             return Err(Fault::invalid_parameter_value(
-                "VpcConfig is not supported by Lambswool: a function has no network unless the operator's settings allow it one",
+                "VpcConfig is not supported by Lambswool: set the variable LAMBSWOOL_EGRESS to where the function may connect to, and have the worker's operator allow it",
             ));
         }
         let mut told = *declared.told.unwrap_or_default();
@@ -278,7 +278,7 @@ impl Configuration {
                 .map_or(declared.limits.scratch_bytes, |storage| storage.size << 20),
             ..declared.limits
         };
-        Ok(Declared {
+        let declared = Declared {
             handler: self.handler.unwrap_or(declared.handler),
             python,
             runtime: Some(Runtime { name, json_level }),
@@ -287,7 +287,8 @@ impl Configuration {
             environment: environment::complete(environment, &call.place),
             told: Some(Box::new(told)),
             ..declared
-        })
+        };
+        declared.settled().map_err(|error| Fault::invalid_parameter_value(error.to_string()))
     }
 }
 
