@@ -16,6 +16,7 @@ use platform::limits::Capacity;
 use platform::limits::Unenforced;
 use platform::logs::Logs;
 use platform::packages::maintenance::Stock;
+use platform::provisioned::Provisioner;
 use platform::secrets::SecretEditor;
 
 /// Everything that a request may need.
@@ -49,6 +50,8 @@ pub struct App {
     pub secrets: SecretEditor,
     /// Looks after packages.
     pub stock: Arc<Stock>,
+    /// Has instances ready that were promised.
+    pub provisioner: Arc<Provisioner>,
     /// Opens logs of functions.
     pub logs: Arc<Logs>,
     /// How the worker is; stops it.

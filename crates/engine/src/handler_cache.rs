@@ -1,6 +1,9 @@
 //! The handler cache: idle instances by handler, least recently used first, under a cap of measured
 //! memory.
 //!
+//! Of a handler whose instances were promised to somebody, the newest stay, as many as were promised: neither age nor want of
+//! room takes them out.
+//!
 //! Plain data: whatever is taken out is returned, and is dropped by the caller outside any lock.
 //! Time comes in as an argument.
 
@@ -26,6 +29,8 @@ pub(crate) struct HandlerCache<T> {
     /// In the order in which they came: the first is the least recently used.
     idle: BTreeMap<Ticket, Idle<T>>,
     by_handler: HashMap<VersionId, Vec<Ticket>>,
+    /// How many of a handler's stay.
+    promised: HashMap<VersionId, usize>,
     bytes: u64,
     next: Ticket,
 }
@@ -41,7 +46,13 @@ struct Idle<T> {
 
 impl<T> Default for HandlerCache<T> {
     fn default() -> Self {
-        Self { idle: BTreeMap::new(), by_handler: HashMap::new(), bytes: 0, next: 0 }
+        Self {
+            idle: BTreeMap::new(),
+            by_handler: HashMap::new(),
+            promised: HashMap::new(),
+            bytes: 0,
+            next: 0,
+        }
     }
 }
 
@@ -58,10 +69,40 @@ impl<T> HandlerCache<T> {
         self.by_handler.get(handler).map_or(0, Vec::len)
     }
 
-    /// All items with what they cost, those of a handler most recently used first.
+    /// Says of which handlers how many stay; of all others none does.
+    pub(crate) fn promise(&mut self, promised: HashMap<VersionId, usize>) {
+        self.promised = promised;
+    }
+
+    /// Items that may be taken out for others.
+    pub(crate) fn spare(&self) -> usize {
+        let stay = self.promised.iter().map(|(handler, most)| self.idle(handler).min(*most));
+        self.len() - stay.sum::<usize>()
+    }
+
+    /// Whether an item stays whatever else wants its place.
+    fn stays(&self, ticket: Ticket) -> bool {
+        // Mostly nothing is promised to anybody.
+        if self.promised.is_empty() {
+            return false;
+        }
+        let Some(idle) = self.idle.get(&ticket) else { return false };
+        let most = self.promised.get(&idle.handler).copied().unwrap_or(0);
+        let tickets = self.by_handler.get(&idle.handler).map_or(&[][..], Vec::as_slice);
+        tickets.iter().rev().take(most).any(|one| *one == ticket)
+    }
+
+    /// The items that may be taken out, least recently used first.
+    fn going(&self) -> impl Iterator<Item = (Ticket, &Idle<T>)> + Clone {
+        let all = self.idle.iter().map(|(ticket, idle)| (*ticket, idle));
+        all.filter(|(ticket, _)| !self.stays(*ticket))
+    }
+
+    /// All items that may be taken out with what they cost, those of a handler most recently used first.
     pub(crate) fn each(&self) -> impl Iterator<Item = (&VersionId, Vec<(Ticket, u64, &T)>)> {
         self.by_handler.iter().map(|(handler, tickets)| {
-            let idle = tickets.iter().rev().filter_map(|ticket| {
+            let stay = self.promised.get(handler).copied().unwrap_or(0);
+            let idle = tickets.iter().rev().skip(stay).filter_map(|ticket| {
                 let idle = self.idle.get(ticket)?;
                 Some((*ticket, idle.bytes, &idle.item))
             });
@@ -86,7 +127,7 @@ impl<T> HandlerCache<T> {
 
     /// Takes out the least recently used item, whosever it is.
     pub(crate) fn take_oldest(&mut self) -> Option<T> {
-        let ticket = *self.idle.keys().next()?;
+        let (ticket, _) = self.going().next()?;
         self.remove(ticket)
     }
 
@@ -109,7 +150,7 @@ impl<T> HandlerCache<T> {
             self.bytes = self.bytes - idle.bytes + bytes;
             idle.bytes = bytes;
         }
-        let items = self.idle.iter().map(|(ticket, idle)| (*ticket, idle.bytes));
+        let items = self.going().map(|(ticket, idle)| (ticket, idle.bytes));
         let victims = evict(items, self.bytes, self.idle.len(), cap);
         self.remove_all(victims)
     }
@@ -118,7 +159,7 @@ impl<T> HandlerCache<T> {
     pub(crate) fn expire(&mut self, before: Instant) -> Vec<T> {
         // Items came in the order of time, so the old ones are all in front.
         let old =
-            self.idle.iter().take_while(|(_, idle)| idle.since < before).map(|(ticket, _)| *ticket);
+            self.going().take_while(|(_, idle)| idle.since < before).map(|(ticket, _)| ticket);
         let old = old.collect();
         self.remove_all(old)
     }
@@ -131,8 +172,8 @@ impl<T> HandlerCache<T> {
 
     /// Takes out the least recently used half, at least one.
     pub(crate) fn shed(&mut self) -> Vec<T> {
-        let half = self.idle.len().div_ceil(2);
-        let oldest = self.idle.keys().take(half).copied().collect();
+        let half = self.spare().div_ceil(2);
+        let oldest = self.going().take(half).map(|(ticket, _)| ticket).collect();
         self.remove_all(oldest)
     }
 
@@ -261,6 +302,31 @@ mod tests {
         let huge = cache.put(id(2), now, "huge");
         assert_eq!(cache.weigh(huge, 101, cap), ["huge"]);
         assert_eq!(cache.take(&id(1)), Some("small"));
+    }
+
+    #[test]
+    fn what_is_promised_stays_whatever_wants_its_place() {
+        let cap = Cap { bytes: 100, instances: 3 };
+        let mut cache = HandlerCache::default();
+        let now = Instant::now();
+        cache.promise(HashMap::from([(id(1), 2), (id(3), 5)]));
+        for (handler, item) in [(1, "a"), (1, "b"), (1, "c"), (2, "d")] {
+            let ticket = cache.put(id(handler), now, item);
+            let gone = cache.weigh(ticket, 10, cap);
+            assert_eq!(gone, if item == "d" { vec!["a"] } else { vec![] }, "{item}");
+        }
+        assert_eq!((cache.len(), cache.spare()), (3, 1));
+        let shown: usize = cache.each().map(|(_, idle)| idle.len()).sum();
+        assert_eq!(shown, 1);
+        // One more than there is room for, and then more bytes than there may be.
+        let large = cache.put(id(1), now, "e");
+        assert_eq!(cache.weigh(large, 200, cap), ["b", "d"]);
+        assert!(cache.shed().is_empty() && cache.take_oldest().is_none());
+        assert!(cache.expire(now + Duration::from_secs(1)).is_empty());
+        // A call takes it all the same; what is promised no more goes.
+        assert_eq!(cache.take(&id(1)), Some("e"));
+        cache.promise(HashMap::new());
+        assert_eq!(cache.take_oldest(), Some("c"));
     }
 
     #[test]

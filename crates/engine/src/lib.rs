@@ -61,7 +61,7 @@ pub use budget::Pressure;
 pub use call::{Call, CallError, Outcome, Served, Stage, Stages, Start, message_of};
 pub use config::{EngineConfig, ZygotePolicy};
 pub use distribution::Distribution;
-pub use engine::Engine;
+pub use engine::{Engine, Kept, Promise};
 pub use function::VersionId;
 pub use handler::Handler;
 pub use lambda::LambdaFailure;

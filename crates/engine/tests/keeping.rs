@@ -5,7 +5,7 @@ mod world;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{CallError, EngineConfig, Handler, Start, VersionId};
+use engine::{CallError, EngineConfig, Handler, Kept, Promise, Start, VersionId};
 use sandbox::Limits;
 use sandbox::fake::{FakeSettings, Fault, Operation};
 use world::{World, eventually, handler};
@@ -217,4 +217,81 @@ async fn when_the_host_is_exhausted_and_nothing_can_make_room_the_call_is_told()
     assert!(matches!(served.result, Err(CallError::NoSandbox(_))));
     assert_eq!(world.provider.begun(Operation::Fork), 1);
     assert_eq!(world.engine.status().handlers, 0);
+}
+
+fn promise(handler: &Arc<Handler>, instances: u32) -> Promise {
+    Promise { handler: Arc::clone(handler), number: "1".to_owned(), instances }
+}
+
+/// Keeps promises as the worker does, only more often, until it is so.
+async fn promised(world: &World, promises: &[Promise], what: &str, wish: impl Fn(&Kept) -> bool) {
+    for _ in 0..1000 {
+        world.engine.keep_promises(promises);
+        if promises.iter().all(|one| wish(&world.engine.kept(&one.handler.id))) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("this did not come to be: {what}");
+}
+
+#[tokio::test]
+async fn promised_instances_are_there_before_a_call_and_stay() {
+    let idle = Duration::from_millis(50);
+    let world = World::new(EngineConfig { idle, sandboxes: 5, ..EngineConfig::default() });
+    let (echo, other) = (Arc::new(handler("h", "echo")), Arc::new(handler("o", "echo")));
+    let promises = [promise(&echo, 3)];
+    promised(&world, &promises, "all three are there", |kept| kept.instances == 3).await;
+    settled(&world).await;
+    // Others have what is left, and push out none of these, nor does age.
+    for _ in 0..3 {
+        world.call(&other).await.result.unwrap();
+    }
+    tokio::time::sleep(idle * 4).await;
+    eventually("what was not promised is gone", || world.census().instances == 3).await;
+    let busy: Vec<_> = (0..3).map(|_| world.spawn(&echo)).collect();
+    for served in busy {
+        assert_eq!(served.await.unwrap().start, Some(Start::Resume));
+    }
+    assert_eq!(world.engine.kept(&echo.id), Kept { instances: 3, failed: None });
+    assert_eq!(world.census().misuses, 0);
+    // One that is lost is made again; what is promised no more grows old.
+    world.engine.renew(&echo.id);
+    promised(&world, &promises, "all three are there again", |kept| kept.instances == 3).await;
+    world.engine.keep_promises(&[]);
+    eventually("none is kept any more", || world.census().instances == 0).await;
+    assert_eq!(world.engine.kept(&echo.id), Kept::default());
+}
+
+#[tokio::test]
+async fn a_promise_that_cannot_be_kept_says_why_and_is_not_tried_all_the_time() {
+    let world = World::new(EngineConfig::default());
+    let broken = Arc::new(handler("b", "unloadable"));
+    let promises = [promise(&broken, 3)];
+    let has_failed = |kept: &Kept| kept.failed.is_some();
+    promised(&world, &promises, "it says why", has_failed).await;
+    let made = world.census().forked_instances + world.census().created_instances;
+    for _ in 0..50 {
+        world.engine.keep_promises(&promises);
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let since = world.census().forked_instances + world.census().created_instances - made;
+    assert!(since <= 3, "tried {since} times within a tenth of a second");
+    assert_eq!(world.engine.kept(&broken.id).instances, 0);
+}
+
+#[tokio::test]
+async fn promises_take_no_room_that_there_is_not_and_leave_calls_theirs() {
+    let world = World::new(EngineConfig { sandboxes: 3, creations: 1, ..EngineConfig::default() });
+    let echo = Arc::new(handler("h", "echo"));
+    // The only permit is for calls.
+    world.engine.keep_promises(&[promise(&echo, 2)]);
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert_eq!(world.engine.kept(&echo.id).instances, 0);
+    let world = World::new(EngineConfig { sandboxes: 3, ..EngineConfig::default() });
+    let promises = [promise(&echo, 9)];
+    promised(&world, &promises, "as many as there is room for", |kept| kept.instances == 3).await;
+    // A call of another has nobody's place to take.
+    let other = Arc::new(handler("o", "echo"));
+    assert!(matches!(world.call(&other).await.result, Err(CallError::Busy { .. })));
 }

@@ -1,7 +1,7 @@
 //! Why Lambswool has no use for an operation, or what to use in its place.
 
 /// The operations without an answer, and why, in groups that share a reason.
-const REASONS: [(&str, &[&str]); 8] = [
+const REASONS: [(&str, &[&str]); 7] = [
     (
         "event source mappings poll queues and streams of AWS, which this worker does not reach; \
          have the source call Invoke, or run a poller beside the worker",
@@ -66,17 +66,6 @@ const REASONS: [(&str, &[&str]); 8] = [
         &["GetFunctionScalingConfig", "PutFunctionScalingConfig"],
     ),
     (
-        "no instance can be promised, because idle ones make room for others; a new one is forked \
-         from a process that has imported the packages, and the worker's setting `idle` says how \
-         long one is kept",
-        &[
-            "DeleteProvisionedConcurrencyConfig",
-            "GetProvisionedConcurrencyConfig",
-            "ListProvisionedConcurrencyConfigs",
-            "PutProvisionedConcurrencyConfig",
-        ],
-    ),
-    (
         "a policy is kept statement by statement; use AddPermission, RemovePermission and GetPolicy",
         &["DeleteResourcePolicy", "GetResourcePolicy", "PutResourcePolicy"],
     ),
@@ -96,7 +85,7 @@ mod tests {
     #[test]
     fn every_reason_is_of_an_operation_that_exists() {
         let mut named: Vec<&str> = REASONS.iter().flat_map(|(_, names)| *names).copied().collect();
-        assert_eq!(named.len(), 40);
+        assert_eq!(named.len(), 36);
         for name in &named {
             let operation = Operation::named(name).unwrap_or_else(|| panic!("{name}"));
             let fault = Fault::unsupported(operation);
@@ -106,7 +95,7 @@ mod tests {
         }
         named.sort_unstable();
         named.dedup();
-        assert_eq!(named.len(), 40);
+        assert_eq!(named.len(), 36);
     }
 
     #[test]

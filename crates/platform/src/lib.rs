@@ -24,6 +24,7 @@ pub mod limits;
 pub mod logs;
 pub mod network_policy;
 pub mod packages;
+pub mod provisioned;
 pub mod random;
 pub mod run_name;
 pub mod secrets;

@@ -54,6 +54,10 @@ const DIFFERENCES: &[(&str, &str)] = &[
         "destinations are kept and shown, and nothing is sent to them",
     ),
     ("PutFunctionRecursionConfig", "kept and shown; no loop is looked for"),
+    (
+        "PutProvisionedConcurrencyConfig",
+        "of half of the worker's sandboxes, shared out among tenants; `AWS_LAMBDA_INITIALIZATION_TYPE` stays `on-demand`",
+    ),
     ("PutRuntimeManagementConfig", "`Auto` alone"),
     ("PublishVersion", "a function has up to 1000 published versions"),
     ("TagResource", "functions alone"),

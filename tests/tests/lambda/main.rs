@@ -101,6 +101,11 @@ fn no_more_calls_of_a_function_run_than_are_reserved_with_boto3() {
 }
 
 #[test]
+fn instances_that_were_promised_are_there_before_a_call_with_boto3() {
+    run("test_provisioned.py");
+}
+
+#[test]
 fn settings_that_have_one_value_are_answered_with_boto3() {
     run("test_constants.py");
 }

@@ -2,6 +2,7 @@
 
 use lambda_api::Fault;
 use platform::limits::concurrency::RESERVED;
+use platform::provisioned::{PROVISIONED, Provisioned};
 use serde::{Deserialize, Serialize};
 
 use super::call::{Answer, Call, Named};
@@ -50,6 +51,15 @@ pub(super) async fn delete(call: Call) -> Result<Answer, Fault> {
 async fn set(mut call: Call) -> Result<Option<u32>, Fault> {
     let asked: Asked = call.read()?;
     let named = asked.named(&call)?;
+    if let Some(number) = asked.reserved_concurrent_executions {
+        let all = call.all_attached::<Provisioned>(&named, PROVISIONED)?;
+        let promised: u32 = all.iter().map(|(_, kept)| kept.instances).sum();
+        if number < promised {
+            return Err(Fault::invalid_parameter_value(format!(
+                "ReservedConcurrentExecutions {number} should not be lower than function's total provisioned concurrency [{promised}]."
+            )));
+        }
+    }
     let change = move |kept: &mut Option<u32>| {
         *kept = asked.reserved_concurrent_executions;
         Ok(())
@@ -65,11 +75,19 @@ pub(super) async fn get(mut call: Call) -> Result<Answer, Fault> {
     Answer::json(&concurrency.unwrap_or(Concurrency { reserved_concurrent_executions: None }))
 }
 
+/// The number that a function has reserved, where it has.
+///
+/// # Errors
+/// When it is not there.
+pub(super) fn reserved(call: &Call, named: &Named) -> Result<Option<u32>, Fault> {
+    call.attached(named, RESERVED, "")
+}
+
 /// The reserved concurrency of a function.
 ///
 /// # Errors
 /// When it is not there.
 pub(super) fn of(call: &Call, named: &Named) -> Result<Option<Concurrency>, Fault> {
-    let kept: Option<u32> = call.attached(named, RESERVED, "")?;
-    Ok(kept.map(|number| Concurrency { reserved_concurrent_executions: Some(number) }))
+    Ok(reserved(call, named)?
+        .map(|number| Concurrency { reserved_concurrent_executions: Some(number) }))
 }

@@ -25,6 +25,7 @@ mod invoke;
 mod operations;
 mod paging;
 mod policy;
+mod provisioned;
 mod tags;
 mod urls;
 mod versions;

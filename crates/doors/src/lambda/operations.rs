@@ -8,7 +8,7 @@ use platform::access::Action;
 use super::call::{Answer, Call};
 use super::{
     account, aliases, concurrency, constants, deploy, event_invoke, functions, invoke, policy,
-    tags, urls, versions,
+    provisioned, tags, urls, versions,
 };
 
 /// What a caller must be allowed in order to learn that an operation is not supported.
@@ -89,6 +89,11 @@ const OPERATIONS: &[Row] = operations! {
     "PutFunctionConcurrency" Configure Little concurrency::put,
     "DeleteFunctionConcurrency" Configure Little concurrency::delete,
     "GetFunctionConcurrency" ShowFunction Little concurrency::get,
+
+    "PutProvisionedConcurrencyConfig" Configure Little provisioned::put,
+    "DeleteProvisionedConcurrencyConfig" Configure Little provisioned::delete,
+    "GetProvisionedConcurrencyConfig" ShowFunction Little provisioned::get,
+    "ListProvisionedConcurrencyConfigs" ShowFunction Little provisioned::list,
 
     "GetFunctionCodeSigningConfig" ShowFunction Little constants::code_signing,
     "PutRuntimeManagementConfig" Configure Little constants::put_runtime_management,

@@ -1,6 +1,7 @@
 //! The engine: what it is made of, and what can be asked of it. A call's way through it is in
 //! `stages`.
 
+mod promised;
 mod stages;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +32,8 @@ use crate::status::{EngineStatus, ImportCost, InstanceStatus, MemoryStatus};
 use crate::warm_pool::WarmPool;
 use crate::zygote_tree::ZygoteTree;
 use function::VersionId;
+use promised::Promises;
+pub use promised::{Kept, Promise};
 
 /// Time that tasks get to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
@@ -50,6 +53,7 @@ pub struct Engine {
     imports: Arc<ImportCache>,
     calls: TaskTracker,
     background: TaskTracker,
+    promises: Promises,
     stopping: AtomicBool,
     /// Ends whatever still runs.
     halt: CancellationToken,
@@ -104,6 +108,7 @@ impl Engine {
             imports,
             calls,
             background,
+            promises: Promises::default(),
             stopping,
             halt,
         });
@@ -234,6 +239,11 @@ impl Engine {
     /// Notes the bytes that package builds take now, which caches may not use. About once a second.
     pub fn note_builds(&self, bytes: u64) {
         self.budget.note_builds(bytes);
+    }
+
+    /// Most instances that there may be now.
+    pub fn room(&self) -> usize {
+        self.scheduler.room()
     }
 
     /// How the engine is.

@@ -16,6 +16,7 @@
 use std::sync::Arc;
 
 use sandbox::{Instance, InstanceSpec, ProviderError};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{Engine, RELEASE_DELAY};
@@ -26,7 +27,7 @@ use crate::instance::LoadedInstance;
 use crate::journey::{Journey, looked};
 use crate::lambda::{self, EXIT_ERROR};
 use crate::relay::Relay;
-use crate::scheduler::{Grant, Lease};
+use crate::scheduler::{Grant, Lease, Seat};
 
 /// Zygotes that a call may lose before it goes on from none.
 const MAX_LOSSES: usize = 3;
@@ -117,30 +118,43 @@ impl Engine {
                     }
                 };
             looked("handler", false);
-            let (sandbox, pick) = self.create(handler, journey).await?;
-            let deadline = Instant::now() + handler.timeout;
-            // Not before it has its seat: see `SecretStore`.
-            let secrets = self.secrets.read(handler).map_err(CallError::NoSecrets)?;
-            let (observe, pages) = (pick.observe, pick.pages());
-            let opened = LoadedInstance::open(sandbox, call, secrets, observe, pages, &self.config);
-            let instance = opened.map_err(|error| {
-                CallError::NoSandbox(ProviderError::step("open the channel")(error))
-            })?;
-            let mut lease = Lease { instance, seat };
-            drop(permit);
-            let begun = Instant::now();
-            let said = journey
-                .stage(Stage::Load, lease.instance.load(relay, deadline, handler.timeout))
-                .await?;
-            // Its own word does not count what this machine's load makes it wait, and is no more
-            // than what it took.
-            let milliseconds = said.min(begun.elapsed().as_secs_f64() * 1e3);
-            lease.instance.made_in_ms = journey.made_in_ms().unwrap_or_default();
-            if let Some(modules) = lease.instance.seen() {
-                self.imports.learn(handler, &pick, modules, ImportTime::Load(milliseconds));
-            }
-            return Ok((lease, deadline, Some(pick).filter(|pick| pick.observe)));
+            return self.make(call, seat, permit, relay, journey).await;
         }
+    }
+
+    /// Makes an instance and has it load the handler; as [`Engine::lease`] returns it.
+    pub(super) async fn make(
+        &self,
+        call: &Call,
+        seat: Seat,
+        permit: OwnedSemaphorePermit,
+        relay: &mut Relay,
+        journey: &mut Journey,
+    ) -> Result<(Lease, Instant, Option<Pick>), CallError> {
+        let handler = &*call.handler;
+        let (sandbox, pick) = self.create(handler, journey).await?;
+        let deadline = Instant::now() + handler.timeout;
+        // Not before it has its seat: see `SecretStore`.
+        let secrets = self.secrets.read(handler).map_err(CallError::NoSecrets)?;
+        let (observe, pages) = (pick.observe, pick.pages());
+        let opened = LoadedInstance::open(sandbox, call, secrets, observe, pages, &self.config);
+        let instance = opened.map_err(|error| {
+            CallError::NoSandbox(ProviderError::step("open the channel")(error))
+        })?;
+        let mut lease = Lease { instance, seat };
+        drop(permit);
+        let begun = Instant::now();
+        let said = journey
+            .stage(Stage::Load, lease.instance.load(relay, deadline, handler.timeout))
+            .await?;
+        // Its own word does not count what this machine's load makes it wait, and is no more than
+        // what it took.
+        let milliseconds = said.min(begun.elapsed().as_secs_f64() * 1e3);
+        lease.instance.made_in_ms = journey.made_in_ms().unwrap_or_default();
+        if let Some(modules) = lease.instance.seen() {
+            self.imports.learn(handler, &pick, modules, ImportTime::Load(milliseconds));
+        }
+        Ok((lease, deadline, Some(pick).filter(|pick| pick.observe)))
     }
 
     /// Makes an instance. A zygote that fails is given up, and the next best one tried; when

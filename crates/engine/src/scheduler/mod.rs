@@ -22,6 +22,7 @@
 mod keep;
 mod lease;
 mod offering;
+mod promised;
 mod seat;
 mod waiting;
 
@@ -166,7 +167,7 @@ impl Scheduler {
                 live: state.handlers.get(&handler.id).map_or(0, |entry| entry.live),
                 concurrency: handler.concurrency,
                 free,
-                spare: state.cache.len(),
+                spare: state.cache.spare(),
                 permits: self.permits.available_permits(),
                 waiting: state.waiting,
                 queue: self.config.queue,

@@ -100,6 +100,17 @@ impl Attachments {
 }
 
 impl Registry {
+    /// All attachments of a kind: function, key and text.
+    pub(crate) fn attached(&self, kind: &str) -> Vec<(WholeName, String, String)> {
+        let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
+        let of = |(name, known): (&WholeName, &Known)| {
+            let all = known.attachments(kind).into_iter();
+            let name = name.clone();
+            all.map(move |(key, text)| (name.clone(), key, text))
+        };
+        functions.iter().flat_map(of).collect()
+    }
+
     /// Holds the lock of the store: what `change` saw still holds when it is made.
     pub(super) fn change_attachment<E>(
         &self,

@@ -87,6 +87,12 @@ impl Quotas {
         self.of(tenant).functions.unwrap_or(usize::MAX)
     }
 
+    /// Most calls of a tenant at a time, where there is a limit.
+    #[must_use]
+    pub fn concurrency(&self, tenant: &str) -> Option<usize> {
+        self.of(tenant).concurrency
+    }
+
     /// Most functions of a tenant that may have secrets, whether they are deployed or not.
     #[must_use]
     pub fn functions_with_secrets(&self, tenant: &str) -> usize {

@@ -20,6 +20,7 @@ use platform::logs::{Logs, Rotation};
 use platform::packages::maintenance::{self as stock, Stock};
 use platform::packages::retention::Usage;
 use platform::packages::store::Shelf;
+use platform::provisioned::Provisioner;
 use platform::secrets::{SecretEditor, SecretKey, Vault};
 use sandbox::Provider;
 use store_sqlite::{FileBundles, SqliteActions, SqliteFunctions, SqliteSecrets, SqliteTokens};
@@ -98,6 +99,7 @@ pub(super) struct UseCases {
     pub(super) secrets: SecretEditor,
     pub(super) releases: Releases,
     pub(super) stock: Stock,
+    pub(super) provisioner: Arc<Provisioner>,
 }
 
 impl UseCases {
@@ -131,10 +133,12 @@ impl UseCases {
         let invoker = Arc::new(Invoker::new(
             registry(),
             Arc::clone(&deployer),
-            networks,
+            Arc::clone(&networks),
             Arc::clone(&quotas),
             Arc::clone(engine),
         ));
+        let (promised_on, quotas_of) = (Arc::clone(engine), Arc::clone(&quotas));
+        let provisioner = Arc::new(Provisioner::new(registry(), promised_on, networks, quotas_of));
         let tokens = Arc::clone(&kept.access.tokens);
         let events = Arc::new(Events::new(Arc::clone(&invoker), tokens));
         let releases = Releases::new(registry(), Arc::clone(engine), Arc::clone(&usage));
@@ -150,7 +154,7 @@ impl UseCases {
             config.install_cache_bytes.0,
         );
         let secrets = SecretEditor::new(Arc::clone(vault), registry(), Arc::clone(engine), quotas);
-        Ok(Self { deployer, invoker, events, secrets, releases, stock })
+        Ok(Self { deployer, invoker, events, secrets, releases, stock, provisioner })
     }
 }
 

@@ -137,6 +137,7 @@ impl Worker {
             secrets: cases.secrets,
             releases: cases.releases,
             stock: Arc::new(cases.stock),
+            provisioner: cases.provisioner,
             logs,
             control,
             url,
@@ -211,6 +212,7 @@ impl Worker {
         let proc = config.internals.proc.clone();
         tokio::spawn(pressure::watch(Arc::clone(&engine), builds.clone(), proc, stop.clone()));
         tokio::spawn(Arc::clone(&app.stock).keep_to_budget(stop.clone()));
+        tokio::spawn(Arc::clone(&app.provisioner).keep(stop.clone()));
         let tls = certificates.as_ref().map(Certificates::acceptor).transpose()?;
         if let Some(certificates) = certificates {
             tls::reread_at_sighup(certificates, stop.clone())?;
