@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Engine, Promise};
-use function::{LATEST, Qualifier, VersionId, WholeName};
+use function::{Qualifier, VersionId, WholeName};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
@@ -141,7 +141,8 @@ impl Provisioner {
     fn promise(&self, function: &Function, instances: u32) -> Option<Promise> {
         let handler = Arc::clone(function.handler.as_ref()?);
         self.networks.check(&handler).ok()?;
-        let number = function.number.map_or_else(|| LATEST.to_owned(), |number| number.to_string());
+        // An alias may point to the current version by now, for which nothing can be promised.
+        let number = function.number?.to_string();
         Some(Promise { handler, number, instances })
     }
 

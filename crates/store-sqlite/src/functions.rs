@@ -241,6 +241,7 @@ impl Functions for SqliteFunctions {
         let (canary, share) = canary.unzip();
         let (tenant, name, own) = (name.tenant(), name.name(), own.as_str());
         let updated = to_millis(*updated);
+        let number = number.unwrap_or(CURRENT);
         let row = params![tenant, name, own, number, canary, share, updated, description];
         self.disk.execute(sql, row).map_err(unwritable(STORE))?;
         Ok(())
@@ -345,6 +346,9 @@ fn read_published(row: &Row<'_>) -> Result<PublishedVersion, StoreError> {
     })
 }
 
+/// In the place of a number, of an alias that points to the current version: numbers begin with 1.
+const CURRENT: u32 = 0;
+
 fn read_alias(row: &Row<'_>) -> Result<(WholeName, AliasRow), StoreError> {
     let failed = unreadable(STORE);
     let text = |column| row.get::<_, String>(column).map_err(failed);
@@ -354,7 +358,7 @@ fn read_alias(row: &Row<'_>) -> Result<(WholeName, AliasRow), StoreError> {
     let odd = |cause| strange(format!("an alias of {name}"), "alias", cause);
     let alias = AliasRow {
         name: text(2)?.parse().map_err(|error: QualifierError| odd(error.to_string()))?,
-        number: row.get(3).map_err(failed)?,
+        number: Some(row.get(3).map_err(failed)?).filter(|number| *number != CURRENT),
         canary: canary.zip(share),
         updated: from_millis(row.get(6).map_err(failed)?),
         description: text(7)?,

@@ -57,13 +57,13 @@ pub struct PublishedVersion {
     pub description: String,
 }
 
-/// A name for a published version, which can be pointed at another one.
+/// A name for a version, which can be pointed at another one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AliasRow {
     /// The alias's own name.
     pub name: AliasName,
-    /// The number of the version that it points to.
-    pub number: u32,
+    /// The number of the published version that it points to; none: the current one, whichever that is.
+    pub number: Option<u32>,
     /// A second version, and the share of the calls that it gets: above 0, at most 1.
     pub canary: Option<(u32, f64)>,
     /// When it was last pointed somewhere, to the millisecond.

@@ -28,7 +28,6 @@ fn the_command_line_page_has_every_command_and_option() {
 /// What differs from the service, of operations that are answered.
 const DIFFERENCES: &[(&str, &str)] = &[
     ("AddPermission", "kept and shown, and gives no rights: tokens do"),
-    ("CreateAlias", "points to a published version, not to `$LATEST`"),
     (
         "CreateFunction",
         "no layers, images, VPC, file systems or code in S3; answers when the function is active",
@@ -61,7 +60,6 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("PutRuntimeManagementConfig", "`Auto` alone"),
     ("PublishVersion", "a function has up to 1000 published versions"),
     ("TagResource", "functions alone"),
-    ("UpdateAlias", "points to a published version, not to `$LATEST`"),
     ("UpdateFunctionCode", "only of functions that this API made; no code in S3"),
     ("UpdateFunctionConfiguration", "only of functions that this API made"),
     (

@@ -66,6 +66,40 @@ def test_a_function_may_be_published_as_it_is_made():
     assert (updated["Version"], updated["FunctionArn"]) == ("2", f"{ARN}{called}:2")
 
 
+def test_an_alias_may_point_to_whatever_is_current():
+    called = create(service, says("one"), Publish=True)
+    made = service.create_alias(FunctionName=called, Name="now", FunctionVersion="$LATEST")
+    assert made["FunctionVersion"] == "$LATEST"
+    assert service.get_alias(FunctionName=called, Name="now") | made == made | {
+        "ResponseMetadata": made["ResponseMetadata"]
+    }
+    assert call(service, called, Qualifier="now") == "one"
+    service.update_function_code(FunctionName=called, ZipFile=archive(app=says("two")))
+    assert call(service, called, Qualifier="now") == "two"
+    answer = service.invoke(FunctionName=called, Qualifier="now")
+    assert answer["ExecutedVersion"] == "$LATEST"
+    listed = service.list_aliases(FunctionName=called, FunctionVersion="$LATEST")["Aliases"]
+    assert [one["Name"] for one in listed] == ["now"]
+    words, weights = (
+        "$LATEST is not supported for an alias",
+        {"AdditionalVersionWeights": {"1": 0.5}},
+    )
+    with refused("InvalidParameterValueException", 400, words):
+        service.update_alias(FunctionName=called, Name="now", RoutingConfig=weights)
+    moved = service.update_alias(
+        FunctionName=called, Name="now", FunctionVersion="1", RoutingConfig={}
+    )
+    assert moved["FunctionVersion"] == "1" and call(service, called, Qualifier="now") == "one"
+    service.update_alias(FunctionName=called, Name="now", FunctionVersion="$LATEST")
+    # A number is free to go when no alias points to it.
+    service.delete_function(FunctionName=called, Qualifier="1")
+    assert call(service, called, Qualifier="now") == "two"
+    with refused("InvalidParameterValueException", 400, "unpublished function versions"):
+        service.put_provisioned_concurrency_config(
+            FunctionName=called, Qualifier="now", ProvisionedConcurrentExecutions=1
+        )
+
+
 def test_an_alias_points_to_a_version_and_shares_its_calls():
     called = create(service, says("one"), Publish=True)
     service.update_function_code(

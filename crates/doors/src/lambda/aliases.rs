@@ -44,7 +44,7 @@ impl AliasConfiguration {
         Self {
             alias_arn: call.arn(named.name.as_str(), Some(row.name.as_str())),
             name: row.name.to_string(),
-            function_version: row.number.to_string(),
+            function_version: shown(row.number),
             description: row.description.clone(),
             routing_config: row.canary.map(weight),
             revision_id: revision(named, row),
@@ -56,7 +56,7 @@ impl AliasConfiguration {
 fn revision(named: &Named, row: &AliasRow) -> String {
     let AliasRow { name, number, canary, updated, description } = row;
     let updated = stamp(*updated);
-    revision_of(&format!("{} {name} {number} {canary:?} {updated} {description}", named.name))
+    revision_of(&format!("{} {name} {number:?} {canary:?} {updated} {description}", named.name))
 }
 
 #[derive(Debug, Deserialize)]
@@ -110,7 +110,7 @@ pub(super) async fn update(mut call: Call) -> Result<Answer, Fault> {
         Ok(Alias { number, canary, description })
     };
     if let Some(routing) = &asked.routing_config {
-        canary(number.unwrap_or(0), Some(routing))?;
+        canary(number.flatten(), Some(routing))?;
     }
     put(call, &asked, change).await
 }
@@ -139,7 +139,8 @@ async fn put(
             ReleaseError::Unpublished { number, .. } => {
                 Fault::resource_not_found(format!("Function not found: {function}:{number}"))
             }
-            ReleaseError::Share(_) => Fault::invalid_parameter_value(
+            ReleaseError::Share(None) => latest_alone(),
+            ReleaseError::Share(Some(_)) => Fault::invalid_parameter_value(
                 "Invalid function version weight: an alias shares its calls between two versions, and each share is above 0 and at most 1",
             ),
             error => not_released(error, unknown),
@@ -209,7 +210,7 @@ pub(super) async fn list(mut call: Call) -> Result<Answer, Fault> {
     call.app.functions.show(&permit).ok_or_else(|| call.not_found(&named))?;
     let mut aliases = call.app.functions.releases(&permit).1;
     if let Some(version) = &asked.function_version {
-        aliases.retain(|row| row.number.to_string() == *version);
+        aliases.retain(|row| shown(row.number) == *version);
     }
     let key = |row: &AliasRow| row.name.to_string();
     let (some, next_marker) = page(aliases, key, asked.marker.as_deref(), asked.max_items)?;
@@ -223,26 +224,38 @@ fn alias_name(text: &str) -> Result<AliasName, Fault> {
     })
 }
 
-/// The number of the version that an alias is to point to.
-fn version(text: &str) -> Result<u32, Fault> {
+/// The version that an alias points to, as the service writes it.
+fn shown(number: Option<u32>) -> String {
+    number.map_or_else(|| LATEST.to_owned(), |number| number.to_string())
+}
+
+/// The number of the version that an alias is to point to; none: the current one.
+fn version(text: &str) -> Result<Option<u32>, Fault> {
     if text == LATEST {
-        return Err(Fault::invalid_parameter_value(
-            "An alias points to a published version here: call PublishVersion, and name the number that it answers; calls without a qualifier run $LATEST.",
-        ));
+        return Ok(None);
     }
-    text.parse().map_err(|_| Fault::invalid_parameter_value(format!("{text:?} is no version")))
+    let number = text.parse().map(Some);
+    number.map_err(|_| Fault::invalid_parameter_value(format!("{text:?} is no version")))
 }
 
 /// The second version of an alias, beside this one, and its share.
-fn canary(number: u32, routing: Option<&Routing>) -> Result<Option<(u32, f64)>, Fault> {
+fn canary(number: Option<u32>, routing: Option<&Routing>) -> Result<Option<(u32, f64)>, Fault> {
     let Some(routing) = routing else { return Ok(None) };
     let canary = weight(routing)?;
-    if canary.is_some_and(|(other, _)| other == number) {
+    let Some((other, _)) = canary else { return Ok(None) };
+    if number == Some(other) {
+        let number = other;
         return Err(Fault::invalid_parameter_value(format!(
             "Invalid function version {number}. Function version {number} is already included in routing configuration."
         )));
     }
     Ok(canary)
+}
+
+fn latest_alone() -> Fault {
+    Fault::invalid_parameter_value(
+        "$LATEST is not supported for an alias pointing to more than 1 version",
+    )
 }
 
 /// The one weight of a routing; one of 0 is none.
@@ -256,5 +269,6 @@ fn weight(routing: &Routing) -> Result<Option<(u32, f64)>, Fault> {
         )));
     }
     let Some((version_text, share)) = first else { return Ok(None) };
-    Ok((*share > 0.0).then_some((version(version_text)?, *share)))
+    let number = version(version_text)?.ok_or_else(latest_alone)?;
+    Ok((*share > 0.0).then_some((number, *share)))
 }

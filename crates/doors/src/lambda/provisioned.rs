@@ -35,9 +35,7 @@ impl Asked {
             return Err(call.not_found(&named));
         }
         if qualifier == Qualifier::Latest {
-            return Err(Fault::invalid_parameter_value(
-                "Provisioned Concurrency Configs cannot be applied to unpublished function versions.",
-            ));
+            return Err(unpublished());
         }
         Ok((named, qualifier))
     }
@@ -98,10 +96,11 @@ pub(super) async fn put(mut call: Call) -> Result<Answer, Fault> {
     let provisioner = call.app.provisioner.clone();
     let reserved = concurrency::reserved(&call, &named)?;
     let others = call.all_attached::<Provisioned>(&named, PROVISIONED)?;
-    let version = provisioner.version(&permit, &qualifier);
+    let version = provisioner.version(&permit, &qualifier).ok_or_else(unpublished)?;
     for (key, _) in others.iter().filter(|(key, _)| *key != qualifier.to_string()) {
         let other = key.parse::<Qualifier>().ok();
-        let is_same = other.as_ref().is_some_and(|it| provisioner.version(&permit, it) == version);
+        let is_same =
+            other.as_ref().is_some_and(|it| provisioner.version(&permit, it) == Some(version));
         if is_same && matches!(qualifier, Qualifier::Alias(_)) {
             return Err(Fault::invalid_parameter_value(
                 "Alias can't be used for Provisioned Concurrency configuration on an already Provisioned version",
@@ -173,6 +172,12 @@ pub(super) async fn list(mut call: Call) -> Result<Answer, Fault> {
     });
     let shown = shown.collect::<Result<Vec<Shown>, Fault>>()?;
     Answer::part("ProvisionedConcurrencyConfigs", &shown, next_marker)
+}
+
+fn unpublished() -> Fault {
+    Fault::invalid_parameter_value(
+        "Provisioned Concurrency Configs cannot be applied to unpublished function versions.",
+    )
 }
 
 fn missing() -> Fault {

@@ -35,13 +35,14 @@ pub struct ReleaseSummary {
     pub description: String,
 }
 
-/// A name for a published version.
+/// A name for a version.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AliasSummary {
     /// The alias's name.
     pub name: String,
-    /// The number of the version that it points to.
-    pub number: u32,
+    /// The number of the published version that it points to; none: the current version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u32>,
     /// A second version, which gets a share of the calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<Canary>,
@@ -202,7 +203,7 @@ pub(super) async fn set_alias(
     let second = canary.map(|(number, share)| format!(", {number} gets {share}"));
     act.about(&format!("{alias} to {number}{}", second.unwrap_or_default()));
     let work = async move {
-        let to = Alias { number, canary, description };
+        let to = Alias { number: Some(number), canary, description };
         Ok(Json(app.releases.set_alias(&permit, alias, to).await?.into()))
     };
     act.carry_out(work).await

@@ -207,7 +207,10 @@ impl Known {
                 let alias = self.aliases.get(alias)?;
                 match alias.canary {
                     Some((canary, share)) if draw() < share => canary,
-                    _ => alias.number,
+                    _ => match alias.number {
+                        Some(number) => number,
+                        None => return Some(self.current()),
+                    },
                 }
             }
         };
@@ -283,7 +286,7 @@ mod tests {
 
     fn alias(number: u32, canary: Option<(u32, f64)>) -> AliasRow {
         let (name, updated) = ("live".parse().unwrap(), SystemTime::UNIX_EPOCH);
-        AliasRow { name, number, canary, updated, description: String::new() }
+        AliasRow { name, number: Some(number), canary, updated, description: String::new() }
     }
 
     fn found(known: &Known, qualifier: &str, draw: f64) -> Option<(Option<u32>, u64)> {

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   publish ──► the current version gets the next number, and is kept until that is removed
-//!   alias   ──► a name for a number; a second number can get a share of its calls
+//!   alias   ──► a name for a number, or for the current version; a second number can get a share of a number's calls
 //! ```
 
 use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
 use engine::Engine;
-use function::{AliasName, Qualifier, VersionId, WholeName};
+use function::{AliasName, LATEST, Qualifier, VersionId, WholeName};
 use store::millis::truncate;
 use store::{AliasRow, StoreError};
 use thiserror::Error;
@@ -31,8 +31,8 @@ const MAX_DESCRIPTION: usize = 256;
 /// Where an alias is to point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alias {
-    /// The number of a published version.
-    pub number: u32,
+    /// The number of a published version; none: the current version, whichever that is.
+    pub number: Option<u32>,
     /// A second version, and the share of the calls that it gets.
     pub canary: Option<(u32, f64)>,
     /// What its author says of it, at most 256 characters.
@@ -96,9 +96,10 @@ pub enum ReleaseError {
     Changed(String),
     /// The second version of an alias is no canary.
     #[error(
-        "an alias shares its calls between two versions: name another version than {0}, and a share above 0 and at most 1"
+        "an alias shares its calls between two published versions: name another version than {}, and a share above 0 and at most 1",
+        .0.map_or_else(|| LATEST.to_owned(), |number| number.to_string())
     )]
-    Share(u32),
+    Share(Option<u32>),
     /// A text is longer than is kept.
     #[error("the description has {0} characters: it may have {MAX_DESCRIPTION}")]
     Description(usize),
@@ -263,7 +264,7 @@ impl Registry {
         let aliases = self.peek(name, Known::aliases);
         let aliases = aliases.ok_or_else(|| ReleaseError::Unknown(name.clone()))?;
         let points_to_it = |alias: &&AliasRow| {
-            alias.number == number || alias.canary.is_some_and(|(canary, _)| canary == number)
+            alias.number == Some(number) || alias.canary.is_some_and(|(canary, _)| canary == number)
         };
         if let Some(alias) = aliases.iter().find(points_to_it) {
             let (name, alias) = (name.name().to_owned(), alias.name.clone());
@@ -288,7 +289,7 @@ impl Registry {
         let Alias { number, canary, description } =
             change(aliases.iter().find(|row| row.name == alias))?;
         check_description(&description)?;
-        let named = [Some(number), canary.map(|(other, _)| other)];
+        let named = [number, canary.map(|(other, _)| other)];
         let lacking = |known: &Known| {
             named.into_iter().flatten().find(|number| known.release(*number).is_none())
         };
@@ -296,7 +297,7 @@ impl Registry {
             return Err(ReleaseError::Unpublished { name: name.name().to_owned(), number });
         }
         if let Some((other, share)) = canary
-            && (other == number || !(share > 0.0 && share <= 1.0))
+            && (number.is_none_or(|first| first == other) || !(share > 0.0 && share <= 1.0))
         {
             return Err(ReleaseError::Share(number));
         }
@@ -394,7 +395,7 @@ mod tests {
     }
 
     fn to(number: u32, canary: Option<(u32, f64)>) -> Alias {
-        Alias { number, canary, description: String::new() }
+        Alias { number: Some(number), canary, description: String::new() }
     }
 
     fn live() -> AliasName {
@@ -499,7 +500,10 @@ mod tests {
             ReleaseError::Unpublished { number: 3, .. }
         ));
         for canary in [(1, 0.5), (2, 0.0), (2, -0.1), (2, 1.01), (2, f64::NAN)] {
-            assert!(matches!(refused(to(1, Some(canary))), ReleaseError::Share(1)), "{canary:?}");
+            assert!(
+                matches!(refused(to(1, Some(canary))), ReleaseError::Share(Some(1))),
+                "{canary:?}"
+            );
         }
         let long = Alias { description: "x".repeat(257), ..to(1, None) };
         assert!(matches!(refused(long), ReleaseError::Description(257)));

@@ -260,9 +260,10 @@ pub fn the_bundles_of_all_versions_are_told<B: Backend>() {
 pub fn an_alias_goes_with_its_function<B: Backend>() {
     let backend = B::default();
     put(&backend, &[row("acme", "f", 1), row("acme", "g", 1)]);
-    let alias = |name: &str, number, canary, time| AliasRow {
+    let alias = |name: &str, number: u32, canary, time| AliasRow {
         name: name.parse().expect("an alias"),
-        number,
+        // In place of 0, the current version.
+        number: Some(number).filter(|number| *number > 0),
         canary,
         updated: at(time),
         description: "gr\u{fc}\u{df}".to_owned(),
@@ -270,11 +271,11 @@ pub fn an_alias_goes_with_its_function<B: Backend>() {
     let (f, g) = (named("acme", "f"), named("acme", "g"));
     let mut store = backend.functions();
     store.put_alias(&f, &alias("live", 1, None, 1)).unwrap();
-    store.put_alias(&f, &alias("Live", 1, None, 2)).unwrap();
+    store.put_alias(&f, &alias("Live", 0, None, 2)).unwrap();
     store.put_alias(&g, &alias("live", 1, None, 3)).unwrap();
     store.put_alias(&f, &alias("live", 2, Some((1, 0.25)), 4)).unwrap();
     let all = [
-        (f.clone(), alias("Live", 1, None, 2)),
+        (f.clone(), alias("Live", 0, None, 2)),
         (f.clone(), alias("live", 2, Some((1, 0.25)), 4)),
         (g.clone(), alias("live", 1, None, 3)),
     ];

@@ -35,16 +35,17 @@ fn table(function: &FunctionDetail) -> String {
         let published = function.published.iter().rev();
         let published: Vec<_> = published.filter(|one| one.version == version.version).collect();
         let has = |number: u32| published.iter().any(|one| one.number == number);
+        let is_current = version.version == function.summary.version;
         let mut names = Vec::new();
         for alias in &function.aliases {
             let canary = alias.canary.filter(|canary| has(canary.number));
             if let Some(Canary { share, .. }) = canary {
                 names.push(format!("{} ({}%)", alias.name, (share * 1e4).round() / 100.0));
-            } else if has(alias.number) {
+            } else if alias.number.map_or(is_current, has) {
                 names.push(alias.name.clone());
             }
         }
-        if version.version == function.summary.version {
+        if is_current {
             names.insert(0, LATEST.to_owned());
         }
         let numbers: Vec<String> = published.iter().map(|one| one.number.to_string()).collect();
