@@ -7,6 +7,11 @@ use e2e::{Site, Worker, can_run, machine};
 
 /// Runs a file of tests against a worker, as their user would: the endpoint and a token are in the environment.
 fn run(file: &str) {
+    run_if(file, |_| true);
+}
+
+/// Where the worker can run them.
+fn run_if(file: &str, can: impl Fn(&Worker) -> bool) {
     if !can_run() {
         return;
     }
@@ -23,6 +28,9 @@ fn run(file: &str) {
     .map(|words| site.wool(words).ok().trim().to_owned());
     let reach = [("WOOL_EGRESS", "reach-*"), ("WOOL_EGRESS_ALLOW", "127.0.0.1")];
     let worker = site.up_with(&reach);
+    if !can(&worker) {
+        return;
+    }
     drop(worker.deploy("native", "def handler(event, context):\n    return event\n").expect(201));
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lambda").join(file);
     let said = Command::new(python)
@@ -103,6 +111,12 @@ fn no_more_calls_of_a_function_run_than_are_reserved_with_boto3() {
 #[test]
 fn instances_that_were_promised_are_there_before_a_call_with_boto3() {
     run("test_provisioned.py");
+}
+
+#[test]
+fn boto3_is_there_though_no_archive_brings_it() {
+    let needs = "# /// script\n# dependencies = [\"boto3\"]\n# ///\ndef handler(event): ...\n";
+    run_if("test_runtime.py", |worker| worker.deploys_from_index("needs", needs));
 }
 
 #[test]

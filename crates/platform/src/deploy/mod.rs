@@ -15,6 +15,7 @@ pub(crate) mod precedence;
 pub mod progress;
 mod remake;
 mod rollback;
+mod runtime_set;
 pub mod workshop;
 
 pub use rollback::{Earlier, RollBackError};

@@ -28,6 +28,7 @@ use thiserror::Error;
 use crate::deploy::installer::Installer;
 use crate::deploy::precedence::Precedence;
 use crate::deploy::progress::Progress;
+use crate::deploy::runtime_set;
 use crate::deploy::workshop::{
     Admitted, Bundle, Files, Made, MakeError, Opened, Packing, SettingsFrom, Workshop,
 };
@@ -236,14 +237,27 @@ impl Layered {
             Files::Sent { packing, file } => self.unpack(&packing, file)?,
             Files::Kept(digest) => self.kept(&digest)?,
         };
-        let (opened, manifest, warnings) = match &settings {
+        let (opened, mut manifest, mut warnings) = match &settings {
             SettingsFrom::Files(over) => self.open(code, *over, None, progress)?,
             SettingsFrom::Declared(declared) => self.open_declared(code, declared, progress)?,
         };
         if !manifest.kind.is_container() && manifest.network != Network::None {
             return Err(function("manifest", &MachineWithNetwork(manifest.network.as_str())));
         }
-        let lock = self.lock(&opened, &manifest.requirements, patience, progress)?;
+        let is_of_aws = manifest.lambda.is_some();
+        let lock = if is_of_aws && runtime_set::is_used(opened.code.path()) {
+            manifest.requirements = vec![runtime_set::REQUIREMENT.to_owned()];
+            self.lock(&opened, &manifest.requirements, patience, progress).unwrap_or_else(|error| {
+                manifest.requirements.clear();
+                warnings.push(format!(
+                    "{} is not there, which its code imports and its archive does not bring: {error}",
+                    runtime_set::REQUIREMENT
+                ));
+                None
+            })
+        } else {
+            self.lock(&opened, &manifest.requirements, patience, progress)?
+        };
         let digest = opened.code.digest();
         let kept = self.bundles.put(&digest, &mut |archive| opened.code.pack(archive));
         kept.map_err(|error| machine("bundle", &error))?;
