@@ -46,6 +46,7 @@ pub(crate) fn fuzz(bytes: &[u8]) {
             id,
             lambda: None,
             tail: false,
+            parts: None,
         };
         let served = engine.serve(call).await;
         if let Ok(outcome) = served.result {

@@ -8,6 +8,7 @@ use sandbox::wire::{Failure, LambdaCall};
 use sandbox::{Death, InvocationId, ProviderError};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use tokio::sync::mpsc;
 
 use crate::handler::Handler;
 use crate::secrets::SecretsUnreadable;
@@ -27,7 +28,12 @@ pub struct Call {
     pub lambda: Option<Arc<LambdaCall>>,
     /// Whether the end of what it writes into its log is served with the result.
     pub tail: bool,
+    /// Where the parts go of a result that is yielded, as they come; none: it must come whole.
+    pub parts: Option<mpsc::Sender<Bytes>>,
 }
+
+/// The most bytes of a result that goes out in parts: as on AWS.
+pub(crate) const STREAM_BYTES: usize = 200 << 20;
 
 /// Where the sandbox of a call came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -234,6 +234,7 @@ pub(crate) fn unexpected(reply: &Reply) -> ConversationError {
         Reply::Log { stream: LogStream::Stdout, .. } => "stdout",
         Reply::Log { stream: LogStream::Stderr, .. } => "stderr",
         Reply::Log { stream: LogStream::Worker, .. } => "worker",
+        Reply::Part { .. } => "part",
         Reply::Done { .. } => "done",
         Reply::Failed { .. } => "failed",
     };

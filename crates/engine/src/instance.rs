@@ -16,9 +16,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use sandbox::wire::{Load, LogStream, Reply, Request};
 use sandbox::{Death, Instance, ProviderError};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
-use crate::call::{Call, CallError, Outcome};
+use crate::call::{Call, CallError, Outcome, STREAM_BYTES};
 use crate::config::EngineConfig;
 use crate::conversation::{Conversation, ConversationError, unexpected};
 use crate::lambda;
@@ -167,14 +168,26 @@ impl LoadedInstance {
         if let Err(broken) = self.talk.send(&invoke, &call.body) {
             return Err(self.explain(broken).await);
         }
-        match self.hear(relay, call.id.as_str(), deadline, call.handler.timeout).await? {
-            (Reply::Done { id, content_type }, body) if id == call.id.as_str() => {
-                Ok(Outcome { body: Bytes::from(body), content_type })
+        let limit = call.handler.timeout;
+        let mut parts = call.parts.as_ref().map(|sink| Parts { sink, taken: 0 });
+        loop {
+            let (reply, body) = self.hear(relay, call.id.as_str(), deadline, limit).await?;
+            if let (Reply::Part { id }, Some(parts)) = (&reply, &mut parts)
+                && id == call.id.as_str()
+            {
+                let taken = timeout_at(deadline, parts.take(body)).await;
+                taken.map_err(|_| CallError::TimedOut { limit })??;
+                continue;
             }
-            (Reply::Failed { id, failure }, _) if id == call.id.as_str() => {
-                Err(CallError::Raised(failure))
-            }
-            (other, _) => Err(self.explain(unexpected(&other)).await),
+            return match reply {
+                Reply::Done { id, content_type } if id == call.id.as_str() => {
+                    Ok(Outcome { body: Bytes::from(body), content_type })
+                }
+                Reply::Failed { id, failure } if id == call.id.as_str() => {
+                    Err(CallError::Raised(failure))
+                }
+                other => Err(self.explain(unexpected(&other)).await),
+            };
         }
     }
 
@@ -253,6 +266,26 @@ impl LoadedInstance {
         // Asked before anything is sent to it, so that a call is never lost in a dead instance's
         // channel.
         self.pausable.sandbox.alive()
+    }
+}
+
+/// The parts of an answer that go out as they come.
+#[derive(Debug)]
+struct Parts<'a> {
+    sink: &'a mpsc::Sender<Bytes>,
+    taken: usize,
+}
+
+impl Parts<'_> {
+    /// Passes a part on, waiting until there is room for it.
+    async fn take(&mut self, part: Vec<u8>) -> Result<(), CallError> {
+        self.taken = self.taken.saturating_add(part.len());
+        if self.taken > STREAM_BYTES {
+            return Err(CallError::TooLong { length: self.taken, limit: STREAM_BYTES });
+        }
+        // Who waited for it may be gone: then the call ends soon.
+        drop(self.sink.send(Bytes::from(part)).await);
+        Ok(())
     }
 }
 

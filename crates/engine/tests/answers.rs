@@ -291,3 +291,35 @@ async fn handlers_that_come_and_go_leave_nothing_behind() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn what_a_handler_yields_goes_out_as_it_comes() {
+    let world = World::new(EngineConfig { reply_bytes: 64, ..EngineConfig::default() });
+    let parts = Arc::new(handler("p", "parts:40"));
+    let (sink, mut sent) = tokio::sync::mpsc::channel(1);
+    let streamed = engine::Call { parts: Some(sink), ..call(&parts, b"part ") };
+    let engine = Arc::clone(&world.engine);
+    let served = tokio::spawn(async move { engine.serve(streamed).await.result });
+    let mut count = 0;
+    while let Some(part) = sent.recv().await {
+        assert_eq!(&part[..], b"part ");
+        count += 1;
+    }
+    assert_eq!((count, served.await.unwrap().unwrap().body.len()), (40, 0));
+    // Nobody has asked for parts.
+    let whole = world.engine.serve(call(&parts, b"part ")).await.result;
+    assert!(matches!(whole, Err(CallError::BadAnswer(_))), "{whole:?}");
+}
+
+#[tokio::test]
+async fn a_stream_that_nobody_reads_ends_with_its_deadline() {
+    let world = World::new(EngineConfig::default());
+    let timeout = Duration::from_millis(200);
+    let parts = Arc::new(Handler { timeout, ..handler("p", "parts:9") });
+    let (sink, sent) = tokio::sync::mpsc::channel(1);
+    let streamed = engine::Call { parts: Some(sink), ..call(&parts, b"part") };
+    let result = world.engine.serve(streamed).await.result;
+    assert!(matches!(result, Err(CallError::TimedOut { .. })), "{result:?}");
+    drop(sent);
+    world.until("its instance is gone", |census| census.instances == 0).await;
+}

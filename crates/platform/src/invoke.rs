@@ -18,6 +18,7 @@ use sandbox::wire::LambdaCall;
 use sandbox::{InvocationId, Layer};
 use serde::de::IgnoredAny;
 use thiserror::Error;
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::access::{Permit, to};
@@ -74,6 +75,8 @@ pub struct Event {
     pub lambda: Option<Arc<LambdaCall>>,
     /// Whether the end of what the call writes into its log comes back with the result.
     pub tail: bool,
+    /// Where the parts go of a result that the function yields, as they come; none: it must come whole.
+    pub parts: Option<mpsc::Sender<Bytes>>,
 }
 
 /// Why a function was not called.
@@ -189,7 +192,7 @@ impl Invoker {
     /// When it was not called. What a called function did is in what is served.
     pub async fn call(&self, target: Target, event: Event) -> Result<Served, InvokeError> {
         let Target { name, handler, number, concurrency, resolved } = target;
-        let Event { body, content_type, id, lambda, tail } = event;
+        let Event { body, content_type, id, lambda, tail, parts } = event;
         let body = if handler.binary { body } else { without_mark(body) };
         let content_type = match handler.binary {
             true => content_type.unwrap_or_else(|| BYTES.to_owned()),
@@ -204,7 +207,8 @@ impl Invoker {
         let _part =
             admitted.map_err(|exhausted| InvokeError::Exhausted(name.clone(), exhausted))?;
         let lambda = lambda.map(|told| of_version(told, number));
-        let call = Call { handler: Arc::clone(&handler), body, content_type, id, lambda, tail };
+        let made = Arc::clone(&handler);
+        let call = Call { handler: made, body, content_type, id, lambda, tail, parts };
         let mut served = self.engine.serve(call.clone()).await;
         if let Some(lost) = self.lost(&served, &handler) {
             let made = self.remake(&name, &handler.id, lost.to_string()).await?;

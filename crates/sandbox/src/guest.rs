@@ -15,7 +15,7 @@ pub const FILES: &[(&str, &[u8])] = guest! {
     "bundle.py" "capture.py" "codec.py" "completion.py" "context.py" "failure.py" "fresh.py" "generation.py" "handler.py" "imports.py"
     "instance.py" "interpreter.py" "logs.py" "loop.py" "module.py" "places.py" "pool_search.py"
     "pools.py" "reference.py" "rehearsal.py" "rehearsed.py" "reseed.py" "running.py" "scratch.py"
-    "shadowing.py" "sharing.py" "stdlib.py" "unfit.py" "wire.py" "zygote.py"
+    "shadowing.py" "sharing.py" "stdlib.py" "stream.py" "unfit.py" "wire.py" "zygote.py"
 };
 
 #[cfg(test)]

@@ -85,7 +85,7 @@ fn the_vectors_hold_every_kind_of_message() {
     kinds.dedup();
     assert_eq!(
         kinds,
-        ["done", "failed", "imports", "invoke", "load", "loaded", "log", "ready", "wake"]
+        ["done", "failed", "imports", "invoke", "load", "loaded", "log", "part", "ready", "wake"]
     );
 }
 

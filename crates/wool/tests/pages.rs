@@ -39,10 +39,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("GetFunction", "`Code.Location` is the worker, and no archive can be fetched there"),
     ("GetFunctionCodeSigningConfig", "no function has one"),
     ("Invoke", "a client that hangs up ends the call"),
-    (
-        "InvokeWithResponseStream",
-        "what the function returns is one part of the stream, once it has returned",
-    ),
+    ("InvokeWithResponseStream", "a Python generator yields the parts"),
     ("ListFunctions", "also functions that `wool deploy` made"),
     (
         "PutFunctionConcurrency",

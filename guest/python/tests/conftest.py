@@ -67,6 +67,7 @@ class Answer:
     header: dict
     body: bytes
     logs: list[tuple[str, str, bytes]] = field(default_factory=list)
+    parts: list[bytes] = field(default_factory=list)
 
     @property
     def kind(self) -> str:
@@ -129,16 +130,20 @@ class Guest:
         return self.answer()
 
     def answer(self) -> Answer:
-        logs = []
+        logs, parts = [], []
         while (message := self.peer.receive()) is not None:
             header, body = message
+            if header["kind"] == "part":
+                assert set(header) == {"kind", "id"} and body
+                parts.append(body)
+                continue
             if header["kind"] != "log":
                 if header["kind"] != "imports":
                     assert {name for name, *_ in logs} <= {header.get("id", "")}
                 written = self.written()
                 if written:
                     logs.append((header.get("id", ""), "stderr", written))
-                return Answer(header, body, logs)
+                return Answer(header, body, logs, parts)
             assert set(header) == {"kind", "id", "stream"}
             assert 0 < len(body) <= 64 << 10
             logs.append((header["id"], header["stream"], body))

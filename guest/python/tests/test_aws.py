@@ -403,3 +403,89 @@ def test_a_function_from_a_zygote_that_has_logged_has_awss_handler_alone(zygote,
     native = zygote.fork()
     assert native.load().kind == "loaded"
     assert native.call().value == ["LogHandler"]
+
+
+STREAMS = """
+    import os, types
+
+    def handler(event, context):
+        for part in event:
+            print("yields")
+            yield eval(part)
+
+    async def later(event, context):
+        import asyncio
+        for part in event:
+            await asyncio.sleep(0)
+            yield eval(part)
+
+    def wrapped(event, context):
+        return handler(event, context)
+"""
+
+
+class Streaming:
+    """Calls a guest as one does who reads the answer as a stream."""
+
+    def __init__(self, guest) -> None:
+        self.guest = guest
+
+    def call(self, event=None):
+        return self.guest.call(event, **{"lambda": {"streams": True}})
+
+
+@pytest.mark.parametrize("function", ["handler", "later", "wrapped"])
+def test_a_generator_yields_its_answer_in_parts(greet, function):
+    guest = Streaming(greet(STREAMS, handler=f"main.{function}"))
+    answer = guest.call(["'ü'", "b'\\xff'", "''", "bytearray(2)", "memoryview(b'end')"])
+    assert answer.kind == "done" and answer.body == b""
+    assert answer.parts == ["ü".encode(), b"\xff", bytes(2), b"end"]
+    assert guest.call([]).parts == []
+    # What comes before a failure is there.
+    failing = guest.call(["'one'", "1 / 0", "'two'"])
+    assert failed(failing)[0] == "ZeroDivisionError" and failing.parts == [b"one"]
+    refused = guest.call(["'one'", "{'a': 1}"])
+    words = "Unable to marshal response: a part of a stream is bytes or text, and not dict"
+    assert failed(refused)[:2] == ("Runtime.MarshalError", words) and refused.parts == [b"one"]
+    assert guest.call(["'on'"]).parts == [b"on"], "the instance goes on"
+
+
+def test_a_forked_child_that_goes_on_with_a_stream_sends_nothing(greet):
+    guest = Streaming(
+        greet(
+            """
+        import os
+        def handler(event, context):
+            yield "one"
+            child = os.fork()
+            if child:
+                os.waitpid(child, 0)
+                yield "two"
+            else:
+                yield "of the child"
+                os._exit(0)
+        """
+        )
+    )
+    assert guest.call().parts == [b"one", b"two"]
+
+
+def test_a_stream_that_is_left_is_closed(greet):
+    guest = Streaming(
+        greet(
+            """
+        ended = []
+        def handler(event, context):
+            if event:
+                return ended
+            return stream()
+        def stream():
+            try:
+                yield 1
+            finally:
+                ended.append("closed")
+        """
+        )
+    )
+    assert failed(guest.call())[0] == "Runtime.MarshalError"
+    assert guest.call(True).value == ["closed"]

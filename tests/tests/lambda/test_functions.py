@@ -267,6 +267,46 @@ def test_a_result_may_be_read_as_a_stream():
     assert json.loads(end["ErrorDetails"])["errorType"] == "ZeroDivisionError"
 
 
+PARTS = """
+import time
+
+def handler(event, context):
+    yield "first"
+    time.sleep(1)
+    yield f"{time.time()}"
+    1 / event
+
+async def later(event, context):
+    for part in ("a", b"\\xff", "c"):
+        yield part
+"""
+
+
+def test_what_a_function_yields_is_streamed_as_it_comes():
+    called = create(service, PARTS, Timeout=20)
+    reply = service.invoke_with_response_stream(FunctionName=called, Payload=b"0")
+    events = iter(reply["EventStream"])
+    assert next(events)["PayloadChunk"]["Payload"] == b"first"
+    came = time.time()
+    assert came < float(next(events)["PayloadChunk"]["Payload"]), "it came with the second one"
+    end = next(events)["InvokeComplete"]
+    assert end["ErrorCode"] == "Unhandled"
+    assert json.loads(end["ErrorDetails"])["errorType"] == "ZeroDivisionError"
+    # To a call that waits for its result it is none, as with AWS's runtime.
+    reply = service.invoke(FunctionName=called, Payload=b"1")
+    assert json.loads(reply["Payload"].read())["errorType"] == "Runtime.MarshalError"
+    service.update_function_configuration(FunctionName=called, Handler="app.later")
+    reply = service.invoke_with_response_stream(FunctionName=called)
+    events = list(reply["EventStream"])
+    parts = [one["PayloadChunk"]["Payload"] for one in events[:-1]]
+    assert parts == [b"a", b"\xff", b"c"] and "ErrorCode" not in events[-1]["InvokeComplete"]
+    # Who goes away ends the call.
+    reply = service.invoke_with_response_stream(FunctionName=called)
+    reply["EventStream"].close()
+    reply = service.invoke_with_response_stream(FunctionName=called)
+    assert len(list(reply["EventStream"])) == 4
+
+
 def test_the_end_of_its_log_comes_with_a_call_that_asks_for_it():
     source = "def handler(event, context):\n    print('x' * event)\n    print('the end')\n"
     called = create(service, source)

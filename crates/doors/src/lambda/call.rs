@@ -264,7 +264,7 @@ pub(super) struct Answer {
     /// None: as the model says.
     pub(super) status: Option<StatusCode>,
     pub(super) headers: HeaderMap,
-    pub(super) body: Bytes,
+    pub(super) body: Body,
 }
 
 impl Answer {
@@ -279,7 +279,7 @@ impl Answer {
             .map_err(|error| ApiError::internal(format!("no answer could be written: {error}")))?;
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        Ok(Self { status: None, headers, body: Bytes::from(body) })
+        Ok(Self { status: None, headers, body: Body::from(body) })
     }
 
     /// A part of a list, and the marker of the next part where there is one.
@@ -297,6 +297,11 @@ impl Answer {
 
     /// Bytes of that type.
     pub(super) fn bytes(body: Bytes, content_type: &str) -> Self {
+        Self::body(Body::from(body), content_type)
+    }
+
+    /// A body of that type.
+    pub(super) fn body(body: Body, content_type: &str) -> Self {
         let answer = Self { status: None, headers: HeaderMap::new(), body };
         answer.with("content-type", content_type)
     }
@@ -315,7 +320,7 @@ impl Answer {
     }
 
     pub(super) fn into_response(self, route: &Route) -> Response {
-        let mut response = Response::new(Body::from(self.body));
+        let mut response = Response::new(self.body);
         let usual = StatusCode::from_u16(route.operation.status).unwrap_or(StatusCode::OK);
         *response.status_mut() = self.status.unwrap_or(usual);
         *response.headers_mut() = self.headers;

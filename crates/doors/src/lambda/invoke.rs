@@ -1,11 +1,15 @@
 //! Calling a function.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::http::StatusCode;
 use base64::prelude::*;
+use bytes::Bytes;
 use engine::{CallError, LambdaFailure, Outcome};
 use function::LATEST;
+use futures_util::StreamExt as _;
 use lambda_api::Fault;
 use lambda_api::eventstream::{self, Complete};
 use platform::access::{Permit, to};
@@ -16,6 +20,7 @@ use sandbox::wire::LambdaCall;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
+use tokio::sync::mpsc;
 
 use super::call::{Answer, Call, Named};
 use super::event_invoke;
@@ -29,6 +34,9 @@ const CONTEXT_BYTES: usize = 3583;
 
 /// How a function whose failure nothing handles is told of.
 const UNHANDLED: &str = "Unhandled";
+
+/// Parts of a result that wait for a client to read them. Then the function waits, too.
+const PARTS: usize = 4;
 
 /// Names the version that ran.
 const EXECUTED_VERSION: &str = "x-amz-executed-version";
@@ -68,7 +76,8 @@ pub(super) async fn invoke(mut call: Call) -> Result<Answer, Fault> {
         InvocationType::DryRun => Ok(Answer::empty().status(StatusCode::NO_CONTENT)),
         InvocationType::Event => accept(call, permit, &asked, &named),
         InvocationType::RequestResponse => {
-            let Ended { version, result, log } = wait(&call, &asked, &named, target).await?;
+            let version = version_of(&target);
+            let Ended { result, log } = wait(&call, &asked, &named, target, None).await?;
             let answer = match result {
                 Ok(outcome) => Answer::bytes(outcome.body, &outcome.content_type),
                 Err(failed) => Answer::json(&failed)?.with("x-amz-function-error", UNHANDLED),
@@ -82,22 +91,66 @@ pub(super) async fn invoke(mut call: Call) -> Result<Answer, Fault> {
     }
 }
 
-/// `InvokeWithResponseStream`: what the function returns is one part of the stream, once it has returned.
+/// `InvokeWithResponseStream`: the parts that the function yields, as they come; of another one, what it returns.
 pub(super) async fn stream(mut call: Call) -> Result<Answer, Fault> {
     let Asked { named, target, asked, .. } = asked(&mut call).await?;
     if asked.invocation_type == InvocationType::DryRun {
         return Ok(Answer::empty().status(StatusCode::NO_CONTENT));
     }
-    let Ended { version, result, log } = wait(&call, &asked, &named, target).await?;
-    let (mut frames, failed) = match result {
-        Ok(outcome) => (eventstream::chunk(&outcome.body), None),
-        Err(failed) => (Vec::new(), Some(serde_json::to_string(&failed).unwrap_or_default())),
-    };
-    let error_code = failed.as_ref().map(|_| UNHANDLED.to_owned());
-    let end = Complete { error_code, error_details: failed, log_result: log };
-    frames.extend(eventstream::complete(&end));
-    let answer = Answer::bytes(frames.into(), eventstream::CONTENT_TYPE);
-    Ok(answer.with(EXECUTED_VERSION, &version))
+    let version = version_of(&target);
+    let (sink, parts) = mpsc::channel(PARTS);
+    let ended = async move { wait(&call, &asked, &named, target, Some(sink)).await };
+    let mut streamed = Streamed { parts, ended: Some(Box::pin(ended)) };
+    // Until there is a part, it can still be refused.
+    let first = streamed.next().await.unwrap_or(Ok(Bytes::new()))?;
+    let first = futures_util::stream::iter([Ok(first)]);
+    let rest = futures_util::stream::unfold(streamed, async |mut streamed| {
+        // What a fault says can be told no more: the stream breaks off.
+        streamed.next().await.map(|part| (part, streamed))
+    });
+    let body = Body::from_stream(first.chain(rest));
+    Ok(Answer::body(body, eventstream::CONTENT_TYPE).with(EXECUTED_VERSION, &version))
+}
+
+type Ending = Pin<Box<dyn Future<Output = Result<Ended, Fault>> + Send>>;
+
+/// A call whose parts are sent on as they come. Dropping it ends the call.
+struct Streamed {
+    parts: mpsc::Receiver<Bytes>,
+    /// None: it has ended, and that was told.
+    ended: Option<Ending>,
+}
+
+impl Streamed {
+    /// The next frames; none: there are no more.
+    async fn next(&mut self) -> Option<Result<Bytes, Fault>> {
+        let ended = self.ended.as_mut()?;
+        let ended = tokio::select! {
+            biased;
+            Some(part) = self.parts.recv() => return Some(Ok(eventstream::chunk(&part).into())),
+            ended = ended => ended,
+        };
+        self.ended = None;
+        let Ended { result, log } = match ended {
+            Ok(ended) => ended,
+            Err(fault) => return Some(Err(fault)),
+        };
+        let mut frames = Vec::new();
+        while let Ok(part) = self.parts.try_recv() {
+            frames.extend(eventstream::chunk(&part));
+        }
+        let failed = match result {
+            Ok(outcome) => {
+                frames.extend(eventstream::chunk(&outcome.body));
+                None
+            }
+            Err(failed) => Some(serde_json::to_string(&failed).unwrap_or_default()),
+        };
+        let error_code = failed.as_ref().map(|_| UNHANDLED.to_owned());
+        let end = Complete { error_code, error_details: failed, log_result: log };
+        frames.extend(eventstream::complete(&end));
+        Some(Ok(frames.into()))
+    }
 }
 
 /// A call that may be made.
@@ -148,7 +201,7 @@ fn accept(
     }
     check_json(&call.payload)?;
     let tries = event_invoke::tries(&call.app, &permit, &named.version());
-    let event = event(&call, named, asked);
+    let event = event(&call, named, asked, None);
     let taken = call.app.events.accept(permit, named.version(), event, tries);
     taken.map_err(|Full| Fault::too_many_requests("ConcurrentInvocationLimitExceeded"))?;
     Ok(Answer::empty().status(StatusCode::ACCEPTED))
@@ -156,16 +209,21 @@ fn accept(
 
 /// A call that ended.
 struct Ended {
-    version: String,
     result: Result<Outcome, LambdaFailure>,
     /// The end of its log, as Base64, where that was asked for.
     log: Option<String>,
 }
 
 /// Calls it, and waits for what comes of it.
-async fn wait(call: &Call, asked: &Members, named: &Named, target: Target) -> Result<Ended, Fault> {
-    let version = target.number().map_or_else(|| LATEST.to_owned(), |number| number.to_string());
-    let served = call.app.invoker.call(target, event(call, named, asked)).await;
+async fn wait(
+    call: &Call,
+    asked: &Members,
+    named: &Named,
+    target: Target,
+    parts: Option<mpsc::Sender<Bytes>>,
+) -> Result<Ended, Fault> {
+    let event = event(call, named, asked, parts);
+    let served = call.app.invoker.call(target, event).await;
     let served = served.map_err(|error| not_called(call, named, error))?;
     let result = match served.result {
         Ok(outcome) => Ok(outcome),
@@ -173,11 +231,16 @@ async fn wait(call: &Call, asked: &Members, named: &Named, target: Target) -> Re
     };
     let is_tail = asked.log_type == LogType::Tail;
     let log = is_tail.then(|| BASE64_STANDARD.encode(&served.tail));
-    Ok(Ended { version, result, log })
+    Ok(Ended { result, log })
+}
+
+/// The version that is called, as the service writes it.
+fn version_of(target: &Target) -> String {
+    target.number().map_or_else(|| LATEST.to_owned(), |number| number.to_string())
 }
 
 /// What the function is called with.
-fn event(call: &Call, named: &Named, asked: &Members) -> Event {
+fn event(call: &Call, named: &Named, asked: &Members, parts: Option<mpsc::Sender<Bytes>>) -> Event {
     let qualifier = named.qualifier.as_ref().map(ToString::to_string);
     let context = asked.client_context.as_ref().and_then(|text| BASE64_STANDARD.decode(text).ok());
     let lambda = LambdaCall {
@@ -185,6 +248,7 @@ fn event(call: &Call, named: &Named, asked: &Members) -> Event {
         client_context: context.and_then(|text| String::from_utf8(text).ok()),
         trace_id: Some(call.trace_id.clone()),
         tenant_id: asked.tenant_id.clone(),
+        streams: parts.is_some(),
         ..LambdaCall::default()
     };
     Event {
@@ -193,6 +257,7 @@ fn event(call: &Call, named: &Named, asked: &Members) -> Event {
         id: call.id.clone(),
         lambda: Some(Arc::new(lambda)),
         tail: asked.log_type == LogType::Tail,
+        parts,
     }
 }
 

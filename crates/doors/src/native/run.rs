@@ -108,7 +108,8 @@ pub(super) async fn run(
     let (body, _held) = body::collect(&headers, body, allowed, held).await?;
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let content_type = content_type.map(str::to_owned);
-    let event = Event { body, content_type, id: id.clone(), lambda: None, tail: false };
+    let event =
+        Event { body, content_type, id: id.clone(), lambda: None, tail: false, parts: None };
     let served = app.invoker.call(target, event).await?;
     fault::point("reply").await;
     let mut response = respond(served, &id);

@@ -145,6 +145,7 @@ impl Engine {
             id: id.clone(),
             lambda: Some(Arc::new(lambda)),
             tail: false,
+            parts: None,
         };
         let allowed = (self.config.log_bytes, self.config.messages);
         let mut relay = Relay::new(Arc::clone(&self.logs), handler, id, allowed);

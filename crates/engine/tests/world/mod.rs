@@ -88,7 +88,8 @@ pub fn call(handler: &Arc<Handler>, body: &[u8]) -> Call {
     let next = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let id: InvocationId = format!("call-{next}").parse().unwrap();
     let (body, content_type) = (Bytes::copy_from_slice(body), "application/json".to_owned());
-    Call { handler: Arc::clone(handler), body, content_type, id, lambda: None, tail: false }
+    let handler = Arc::clone(handler);
+    Call { handler, body, content_type, id, lambda: None, tail: false, parts: None }
 }
 
 /// A handler without packages; `module` says what it does (`sandbox::fake::guest`).

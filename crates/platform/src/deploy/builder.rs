@@ -251,7 +251,7 @@ async fn converse(
                 return Ok(Err(SandboxError::Died(words)));
             }
             Ok((Reply::Ready { .. } | Reply::Loaded { .. } | Reply::Imports {}, _)) => {}
-            Ok((Reply::Done { .. }, _)) => {
+            Ok((Reply::Done { .. } | Reply::Part { .. }, _)) => {
                 let words = "it names another invocation".to_owned();
                 return Ok(Err(SandboxError::Answer(words)));
             }

@@ -14,6 +14,7 @@
 //! | `repeat:COUNT` | reports that many times that it imported nothing, then returns |
 //! | `chatter:BYTES` | writes that much output *before* it reads its call |
 //! | `large:BYTES` | returns that much |
+//! | `parts:COUNT` | yields what it was called with so many times |
 //! | `raise` | raises |
 //! | `exits` | says that AWS's interpreter would have ended |
 //! | `exit:CODE` | exits |
@@ -126,6 +127,11 @@ impl Guest {
                 self.say(&Reply::Imports {}, calling.join("\n").as_bytes()).await?;
             }
             match verb {
+                "parts" => {
+                    let part = Reply::Part { id: id.clone() };
+                    self.say_often(&part, &body, number).await?;
+                    self.say(&done, b"").await?;
+                }
                 "raise" => self.say(&failed(&id, "ValueError"), b"").await?,
                 "exits" => self.say(&failed(&id, "Runtime.ExitError"), b"").await?,
                 "full" => self.say(&failed(&id, "numpy.MemoryError"), b"").await?,

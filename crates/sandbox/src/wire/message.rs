@@ -59,6 +59,14 @@ pub struct LambdaCall {
     /// `context.tenant_id`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant_id: Option<String>,
+    /// Whether a generator yields the answer in parts; otherwise it is no answer, as with AWS's runtime.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub streams: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// From the worker to a guest.
@@ -144,6 +152,12 @@ pub enum Reply {
         id: String,
         /// Standard output or standard error.
         stream: LogStream,
+    },
+    /// A part of the result of a handler that yields it, where [`LambdaCall::streams`] says so; the frame's body is the part. What
+    /// [`Reply::Done`] says comes behind all of them.
+    Part {
+        /// The invocation that is answered.
+        id: String,
     },
     /// The handler returned; the frame's body is the result.
     Done {

@@ -7,6 +7,9 @@
                                                          └ sys.exit: failed, Runtime.ExitError
 ```
 
+Where a caller reads it as a stream, a generator yields the answer in parts, which are sent one by
+one.
+
 Failures have AWS's types and words, and the log has their line. A function takes `(event, context)`
 and nothing else; what it returns is JSON, numbers of `decimal` among it, or bytes as they are.
 
@@ -19,10 +22,13 @@ from posix import environ
 from time import gmtime, strftime
 
 from lambswool_guest import aws_context, aws_logging, codec, failure, generation, handler, module
+from lambswool_guest import stream as parts
 from lambswool_guest.handler import Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lambswool_guest.logs import Logs
     from lambswool_guest.places import Places
 
@@ -39,9 +45,11 @@ _LOCALE = "en_US.UTF-8"
 class Function:
     """A function that can be called, in the place of `handler.Handler`."""
 
-    def __init__(self, load: dict, places: "Places") -> None:
-        """Imports it. Raises what the import raises, or what AWS says of it."""
+    def __init__(self, load: dict, places: "Places", part: "Callable[[str, bytes], None]") -> None:
+        """Imports it. Raises what the import raises, or what AWS says of it. `part` sends a part of
+        an invocation's answer."""
         self._load = load
+        self._part = part
         self._version = load["version"]
         self._stream = ""
         self._date = strftime("%Y/%m/%d", gmtime())
@@ -68,7 +76,11 @@ class Function:
             handler.set_variable("_X_AMZN_TRACE_ID", trace)
         arn = given.get("function_arn") or _arn(self._load)
         context = aws_context.LambdaContext(self._load, invoke, version, self._stream, arn, given)
-        return self._answer(self._function(handler.event(body), context))  # type: ignore[operator]
+        result = self._function(handler.event(body), context)  # type: ignore[operator]
+        if given.get("streams") and parts.is_one(result):
+            parts.send(result, lambda part: self._part(invoke["id"], part))
+            return b"", parts.TYPE
+        return self._answer(result)
 
     def _name_stream(self) -> None:
         """AWS has a log stream for each instance. A clone of a machine is another one."""

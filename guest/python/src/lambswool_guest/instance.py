@@ -185,12 +185,19 @@ class Instance:
             self._prepare(header)
             self._begin = _CLOCK[0]()
             self._running = True
-            kind = Handler if self._aws is None else aws.Function
-            self._outcome = self._handler = kind(header, self._places)
+            if self._aws is None:
+                self._outcome = self._handler = Handler(header, self._places)
+            else:
+                self._outcome = self._handler = aws.Function(header, self._places, self._part)
         elif self._handler is not None:
             self._logs.begin(header["id"])
             self._running = True
             self._outcome = self._handler.call(header, body)
+
+    def _part(self, invocation: str, part: bytes) -> None:
+        """Sends a part of an answer; not in a process that the function has forked."""
+        if part and getpid() == self._pid:
+            self._channel.send({"kind": "part", "id": invocation}, part)
 
     def _prepare(self, header: dict) -> None:
         self._aws = header if "lambda" in header else None
