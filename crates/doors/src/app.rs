@@ -15,6 +15,7 @@ use platform::invoke::Invoker;
 use platform::limits::Capacity;
 use platform::limits::Unenforced;
 use platform::logs::Logs;
+use platform::objects::Objects;
 use platform::packages::maintenance::Stock;
 use platform::provisioned::Provisioner;
 use platform::secrets::SecretEditor;
@@ -50,6 +51,8 @@ pub struct App {
     pub secrets: SecretEditor,
     /// Looks after packages.
     pub stock: Arc<Stock>,
+    /// Opens archives that deploys name in a store of objects.
+    pub objects: Objects,
     /// Has instances ready that were promised.
     pub provisioner: Arc<Provisioner>,
     /// Opens logs of functions.

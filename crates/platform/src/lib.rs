@@ -23,6 +23,7 @@ pub mod invoke;
 pub mod limits;
 pub mod logs;
 pub mod network_policy;
+pub mod objects;
 pub mod packages;
 pub mod provisioned;
 pub mod random;

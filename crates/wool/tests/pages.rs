@@ -30,7 +30,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("AddPermission", "kept and shown, and gives no rights: tokens do"),
     (
         "CreateFunction",
-        "no layers, images, VPC, file systems or code in S3; answers when the function is active",
+        "no layers, images, VPC or file systems; code in S3 where the operator names a store; answers when the function is active",
     ),
     ("CreateFunctionUrlConfig", "configured and shown; nothing is served there yet"),
     ("DeleteAlias", "what is kept for the alias goes with it: policy, URL, settings of events"),
@@ -57,7 +57,10 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("PutRuntimeManagementConfig", "`Auto` alone"),
     ("PublishVersion", "a function has up to 1000 published versions"),
     ("TagResource", "functions alone"),
-    ("UpdateFunctionCode", "only of functions that this API made; no code in S3"),
+    (
+        "UpdateFunctionCode",
+        "only of functions that this API made; code in S3 where the operator names a store",
+    ),
     ("UpdateFunctionConfiguration", "only of functions that this API made"),
     (
         "UpdateFunctionEventInvokeConfig",

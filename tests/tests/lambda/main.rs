@@ -1,17 +1,25 @@
 //! AWS Lambda's API with the service's own clients, which are told the endpoint and nothing else.
 
+mod object_store;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use e2e::{Site, Worker, can_run, machine};
+use object_store::ObjectStore;
 
 /// Runs a file of tests against a worker, as their user would: the endpoint and a token are in the environment.
 fn run(file: &str) {
-    run_if(file, |_| true);
+    run_if(file, &[], &[], |_| true);
 }
 
-/// Where the worker can run them.
-fn run_if(file: &str, can: impl Fn(&Worker) -> bool) {
+/// The same, with further settings of the worker and further variables, if the worker can run them.
+fn run_if(
+    file: &str,
+    settings: &[(&str, String)],
+    variables: &[(&str, String)],
+    can: impl Fn(&Worker) -> bool,
+) {
     if !can_run() {
         return;
     }
@@ -26,8 +34,9 @@ fn run_if(file: &str, can: impl Fn(&Worker) -> bool) {
         &["token", "create", "other", "--scope", "deploy,invoke,read", "--tenant", "other"],
     ]
     .map(|words| site.wool(words).ok().trim().to_owned());
-    let reach = [("WOOL_EGRESS", "reach-*"), ("WOOL_EGRESS_ALLOW", "127.0.0.1")];
-    let worker = site.up_with(&reach);
+    let mut all = vec![("WOOL_EGRESS", "reach-*"), ("WOOL_EGRESS_ALLOW", "127.0.0.1")];
+    all.extend(settings.iter().map(|(name, value)| (*name, value.as_str())));
+    let worker = site.up_with(&all);
     if !can(&worker) {
         return;
     }
@@ -47,6 +56,7 @@ fn run_if(file: &str, can: impl Fn(&Worker) -> bool) {
             ("AWS_MAX_ATTEMPTS", "1"),
             ("PYTHONDONTWRITEBYTECODE", "1"),
         ])
+        .envs(variables.iter().map(|(name, value)| (*name, value)))
         .env("AWS_CONFIG_FILE", "/dev/null")
         .env("WOOL_LOG", log_of(&worker))
         .env("WORKER_LOG", worker.site().own().join("worker.log"))
@@ -116,7 +126,15 @@ fn instances_that_were_promised_are_there_before_a_call_with_boto3() {
 #[test]
 fn boto3_is_there_though_no_archive_brings_it() {
     let needs = "# /// script\n# dependencies = [\"boto3\"]\n# ///\ndef handler(event): ...\n";
-    run_if("test_runtime.py", |worker| worker.deploys_from_index("needs", needs));
+    run_if("test_runtime.py", &[], &[], |worker| worker.deploys_from_index("needs", needs));
+}
+
+#[test]
+fn code_is_fetched_from_a_store_of_objects_with_boto3() {
+    if let Some(store) = ObjectStore::start() {
+        let url = [("OBJECTS_URL", store.url())];
+        run_if("test_objects.py", &store.settings(), &url, |_| true);
+    }
 }
 
 #[test]

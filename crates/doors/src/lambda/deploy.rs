@@ -128,7 +128,7 @@ pub(super) async fn create(mut call: Call) -> Result<Answer, Fault> {
     let runtime = configuration.runtime.clone().ok_or_else(|| lacking("Runtime"))?;
     let handler = configuration.handler.clone().ok_or_else(|| lacking("Handler"))?;
     let role = configuration.role.clone().unwrap_or_default();
-    let archive = asked.code.archive(&call).await?;
+    let archive = asked.code.archive(&call, &permit).await?;
     call.forget_body();
     let told = Told { role, ..Told::default() };
     let limits = Limits {
@@ -190,7 +190,7 @@ pub(super) async fn update_code(mut call: Call) -> Result<Answer, Fault> {
     check_architecture(asked.architectures.as_deref())?;
     let current = current(&call, &named)?;
     configuration::check_revision(&current, asked.revision_id.as_deref())?;
-    let archive = asked.code.archive(&call).await?;
+    let archive = asked.code.archive(&call, &permit).await?;
     call.forget_body();
     let declared = before(&current)?.of_archive(&archive).revised()?;
     if asked.dry_run {

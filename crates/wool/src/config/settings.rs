@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use aws::{Client, Endpoint, Service};
 use egress::{Rule, Rules};
 use engine::ZygotePolicy;
 use packages::indexes::{Index, IndexError, Indexes};
@@ -63,6 +64,10 @@ settings! {
         /// The region that ARNs name. A request for another region is refused.
         #[serde(deserialize_with = "region")]
         lambda_region: String = "us-east-1".to_owned(), "\"us-east-1\"";
+        /// Services of AWS's kind that the worker may ask, each as `name=address`: `s3` for code that a deploy names there.
+        /// It asks with `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY` of its own environment, for the default tenant alone.
+        /// Default: none.
+        lambda_endpoints: Listed<Endpoint> = Listed::default(), "[\"s3=http://127.0.0.1:7070\"]";
 
         "The worker itself":
         /// The state directory. Default: `/var/lib/lambswool` for root, else `$XDG_STATE_HOME/lambswool`.
@@ -184,6 +189,13 @@ impl Config {
                 account: self.lambda_account.clone(),
             },
         }
+    }
+
+    /// A service that the operator named; none: there is none of that kind.
+    #[must_use]
+    pub fn service(&self, service: Service) -> Option<Client> {
+        let endpoint = self.lambda_endpoints.0.iter().find(|one| one.service == service)?;
+        Some(Client::new(endpoint.clone(), self.lambda_region.clone()))
     }
 
     /// Which functions may reach something.

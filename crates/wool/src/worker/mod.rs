@@ -22,6 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
+use aws::Service;
 use engine::{Engine, EngineConfig, Handler, ZygoteTree};
 use futures_util::future;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
@@ -46,6 +47,7 @@ use platform::control::Control;
 use platform::deploy::Deployer;
 use platform::deploy::builder::BuildSandboxes;
 use platform::functions::{Attachments, Function, FunctionReader, Registry};
+use platform::objects::Objects;
 
 /// A worker that listens and does not serve yet.
 #[derive(Debug)]
@@ -137,6 +139,7 @@ impl Worker {
             secrets: cases.secrets,
             releases: cases.releases,
             stock: Arc::new(cases.stock),
+            objects: Objects::new(config.service(Service::S3)),
             provisioner: cases.provisioner,
             logs,
             control,
