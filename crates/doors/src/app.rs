@@ -19,6 +19,7 @@ use platform::objects::Objects;
 use platform::packages::maintenance::Stock;
 use platform::provisioned::Provisioner;
 use platform::secrets::SecretEditor;
+use platform::sources::Sources;
 
 /// Everything that a request may need.
 #[derive(Debug)]
@@ -53,6 +54,8 @@ pub struct App {
     pub stock: Arc<Stock>,
     /// Opens archives that deploys name in a store of objects.
     pub objects: Objects,
+    /// Polls queues whose messages functions are called with.
+    pub sources: Arc<Sources>,
     /// Has instances ready that were promised.
     pub provisioner: Arc<Provisioner>,
     /// Opens logs of functions.

@@ -1,18 +1,7 @@
 //! Why Lambswool has no use for an operation, or what to use in its place.
 
 /// The operations without an answer, and why, in groups that share a reason.
-const REASONS: [(&str, &[&str]); 7] = [
-    (
-        "event source mappings poll queues and streams of AWS, which this worker does not reach; \
-         have the source call Invoke, or run a poller beside the worker",
-        &[
-            "CreateEventSourceMapping",
-            "DeleteEventSourceMapping",
-            "GetEventSourceMapping",
-            "ListEventSourceMappings",
-            "UpdateEventSourceMapping",
-        ],
-    ),
+const REASONS: [(&str, &[&str]); 6] = [
     (
         "code is not checked for signatures of AWS Signer; a version is bound to the SHA-256 of its \
          code, which CodeSha256 of PublishVersion checks",
@@ -85,7 +74,7 @@ mod tests {
     #[test]
     fn every_reason_is_of_an_operation_that_exists() {
         let mut named: Vec<&str> = REASONS.iter().flat_map(|(_, names)| *names).copied().collect();
-        assert_eq!(named.len(), 36);
+        assert_eq!(named.len(), 31);
         for name in &named {
             let operation = Operation::named(name).unwrap_or_else(|| panic!("{name}"));
             let fault = Fault::unsupported(operation);
@@ -95,7 +84,7 @@ mod tests {
         }
         named.sort_unstable();
         named.dedup();
-        assert_eq!(named.len(), 36);
+        assert_eq!(named.len(), 31);
     }
 
     #[test]

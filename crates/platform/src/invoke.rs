@@ -167,7 +167,19 @@ impl Invoker {
         permit: &Permit<to::Invoke>,
         qualifier: &Qualifier,
     ) -> Result<Target, InvokeError> {
-        let (began, name) = (Instant::now(), permit.function());
+        self.find_for_worker(permit.function(), qualifier).await
+    }
+
+    /// The same, for a call that the worker makes itself.
+    ///
+    /// # Errors
+    /// As [`Invoker::find`].
+    pub(crate) async fn find_for_worker(
+        &self,
+        name: &WholeName,
+        qualifier: &Qualifier,
+    ) -> Result<Target, InvokeError> {
+        let began = Instant::now();
         let found = self.registry.resolve_for_call(name, qualifier, random::draw);
         let (function, concurrency) = found.ok_or_else(|| self.unknown(name, qualifier))?;
         let handler = match &function.handler {

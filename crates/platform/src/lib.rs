@@ -29,4 +29,5 @@ pub mod provisioned;
 pub mod random;
 pub mod run_name;
 pub mod secrets;
+pub mod sources;
 pub mod throttled_log;

@@ -32,6 +32,10 @@ const DIFFERENCES: &[(&str, &str)] = &[
         "CreateFunction",
         "no layers, images, VPC or file systems; code in S3 where the operator names a store; answers when the function is active",
     ),
+    (
+        "CreateEventSourceMapping",
+        "queues of SQS alone, without filters; polled where the operator names a service",
+    ),
     ("CreateFunctionUrlConfig", "configured and shown; nothing is served there yet"),
     ("DeleteAlias", "what is kept for the alias goes with it: policy, URL, settings of events"),
     ("DeleteFunction", "a version goes only when no alias points to it"),
@@ -57,6 +61,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("PutRuntimeManagementConfig", "`Auto` alone"),
     ("PublishVersion", "a function has up to 1000 published versions"),
     ("TagResource", "functions alone"),
+    ("UpdateEventSourceMapping", "the mapping stays with its function"),
     (
         "UpdateFunctionCode",
         "only of functions that this API made; code in S3 where the operator names a store",

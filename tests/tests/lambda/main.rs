@@ -1,12 +1,12 @@
 //! AWS Lambda's API with the service's own clients, which are told the endpoint and nothing else.
 
-mod object_store;
+mod services;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use e2e::{Site, Worker, can_run, machine};
-use object_store::ObjectStore;
+use services::{ObjectStore, Queues};
 
 /// Runs a file of tests against a worker, as their user would: the endpoint and a token are in the environment.
 fn run(file: &str) {
@@ -135,6 +135,13 @@ fn code_is_fetched_from_a_store_of_objects_with_boto3() {
         let url = [("OBJECTS_URL", store.url())];
         run_if("test_objects.py", &store.settings(), &url, |_| true);
     }
+}
+
+#[test]
+fn a_function_gets_the_messages_of_a_queue_with_boto3() {
+    let Some(queues) = python().and_then(|python| Queues::start(&python)) else { return };
+    let endpoint = [("WOOL_LAMBDA_ENDPOINTS", format!("sqs={}", queues.url()))];
+    run_if("test_sources.py", &endpoint, &[("QUEUES_URL", queues.url())], |_| true);
 }
 
 #[test]

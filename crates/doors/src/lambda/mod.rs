@@ -26,6 +26,7 @@ mod operations;
 mod paging;
 mod policy;
 mod provisioned;
+mod sources;
 mod tags;
 mod urls;
 mod versions;

@@ -8,7 +8,7 @@ use platform::access::Action;
 use super::call::{Answer, Call};
 use super::{
     account, aliases, concurrency, constants, deploy, event_invoke, functions, invoke, policy,
-    provisioned, tags, urls, versions,
+    provisioned, sources, tags, urls, versions,
 };
 
 /// What a caller must be allowed in order to learn that an operation is not supported.
@@ -94,6 +94,12 @@ const OPERATIONS: &[Row] = operations! {
     "DeleteProvisionedConcurrencyConfig" Configure Little provisioned::delete,
     "GetProvisionedConcurrencyConfig" ShowFunction Little provisioned::get,
     "ListProvisionedConcurrencyConfigs" ShowFunction Little provisioned::list,
+
+    "CreateEventSourceMapping" Configure Little sources::create,
+    "UpdateEventSourceMapping" Configure Little sources::update,
+    "DeleteEventSourceMapping" Configure Little sources::delete,
+    "GetEventSourceMapping" ShowFunction Little sources::get,
+    "ListEventSourceMappings" ListFunctions Little sources::list,
 
     "GetFunctionCodeSigningConfig" ShowFunction Little constants::code_signing,
     "PutRuntimeManagementConfig" Configure Little constants::put_runtime_management,

@@ -64,10 +64,10 @@ settings! {
         /// The region that ARNs name. A request for another region is refused.
         #[serde(deserialize_with = "region")]
         lambda_region: String = "us-east-1".to_owned(), "\"us-east-1\"";
-        /// Services of AWS's kind that the worker may ask, each as `name=address`: `s3` for code that a deploy names there.
-        /// It asks with `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY` of its own environment, for the default tenant alone.
+        /// Services of AWS's kind that the worker may ask, each as `name=address`: `s3` for code that a deploy names there,
+        /// `sqs` for queues that functions get messages of. It asks with `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY` of its own environment, for the default tenant alone.
         /// Default: none.
-        lambda_endpoints: Listed<Endpoint> = Listed::default(), "[\"s3=http://127.0.0.1:7070\"]";
+        lambda_endpoints: Listed<Endpoint> = Listed::default(), "[\"s3=http://127.0.0.1:7070\", \"sqs=http://127.0.0.1:9324\"]";
 
         "The worker itself":
         /// The state directory. Default: `/var/lib/lambswool` for root, else `$XDG_STATE_HOME/lambswool`.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
+use aws::Service;
 use engine::{Engine, EngineConfig, LogSink, PackageStore, Packages, SecretStore, ZygoteTree};
 use function::quantity::Bytes;
 use platform::access::Tokens;
@@ -22,6 +23,7 @@ use platform::packages::retention::Usage;
 use platform::packages::store::Shelf;
 use platform::provisioned::Provisioner;
 use platform::secrets::{SecretEditor, SecretKey, Vault};
+use platform::sources::Sources;
 use sandbox::Provider;
 use store_sqlite::{FileBundles, SqliteActions, SqliteFunctions, SqliteSecrets, SqliteTokens};
 
@@ -100,6 +102,7 @@ pub(super) struct UseCases {
     pub(super) releases: Releases,
     pub(super) stock: Stock,
     pub(super) provisioner: Arc<Provisioner>,
+    pub(super) sources: Arc<Sources>,
 }
 
 impl UseCases {
@@ -140,6 +143,8 @@ impl UseCases {
         let (promised_on, quotas_of) = (Arc::clone(engine), Arc::clone(&quotas));
         let provisioner = Arc::new(Provisioner::new(registry(), promised_on, networks, quotas_of));
         let tokens = Arc::clone(&kept.access.tokens);
+        let queues = config.service(Service::Sqs);
+        let sources = Arc::new(Sources::new(registry(), Arc::clone(&invoker), queues));
         let events = Arc::new(Events::new(Arc::clone(&invoker), tokens));
         let releases = Releases::new(registry(), Arc::clone(engine), Arc::clone(&usage));
         let (bounds, indexes) = (config.package_bounds(), config.indexes()?);
@@ -154,7 +159,7 @@ impl UseCases {
             config.install_cache_bytes.0,
         );
         let secrets = SecretEditor::new(Arc::clone(vault), registry(), Arc::clone(engine), quotas);
-        Ok(Self { deployer, invoker, events, secrets, releases, stock, provisioner })
+        Ok(Self { deployer, invoker, events, secrets, releases, stock, provisioner, sources })
     }
 }
 

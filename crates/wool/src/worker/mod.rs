@@ -141,6 +141,7 @@ impl Worker {
             stock: Arc::new(cases.stock),
             objects: Objects::new(config.service(Service::S3)),
             provisioner: cases.provisioner,
+            sources: cases.sources,
             logs,
             control,
             url,
@@ -216,6 +217,7 @@ impl Worker {
         tokio::spawn(pressure::watch(Arc::clone(&engine), builds.clone(), proc, stop.clone()));
         tokio::spawn(Arc::clone(&app.stock).keep_to_budget(stop.clone()));
         tokio::spawn(Arc::clone(&app.provisioner).keep(stop.clone()));
+        tokio::spawn(Arc::clone(&app.sources).poll(stop.clone()));
         let tls = certificates.as_ref().map(Certificates::acceptor).transpose()?;
         if let Some(certificates) = certificates {
             tls::reread_at_sighup(certificates, stop.clone())?;

@@ -1,4 +1,4 @@
-//! A store of objects with S3's interface, on this machine.
+//! Services with AWS's interfaces, on this machine: a store of objects, and queues.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ impl ObjectStore {
     pub(crate) fn start() -> Option<Self> {
         let program = program()?;
         let files = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let server = Command::new(program)
             .args(["--access", KEYS.0, "--secret", KEYS.1, "--port"])
             .arg(format!("127.0.0.1:{port}"))
@@ -36,13 +36,8 @@ impl ObjectStore {
             .spawn()
             .unwrap();
         let store = Self { server, port, _files: files };
-        for _ in 0..200 {
-            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                return Some(store);
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        panic!("the store of objects does not listen");
+        wait_for(port);
+        Some(store)
     }
 
     pub(crate) fn url(&self) -> String {
@@ -64,6 +59,57 @@ impl Drop for ObjectStore {
         let _ = self.server.kill();
         let _ = self.server.wait();
     }
+}
+
+/// Queues that are served until this is dropped.
+pub(crate) struct Queues {
+    server: Child,
+    port: u16,
+}
+
+impl Queues {
+    /// Starts them with the program of this Python's environment; none, and a skip is printed, where it has none.
+    pub(crate) fn start(python: &Path) -> Option<Self> {
+        let port = free_port();
+        let server = Command::new(python.with_file_name("moto_server"))
+            .args(["-H", "127.0.0.1", "-p", &port.to_string()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let Ok(server) = server else {
+            machine::skip("sqs", "needs moto_server: `make test` puts it into .venv");
+            return None;
+        };
+        let queues = Self { server, port };
+        wait_for(port);
+        Some(queues)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for Queues {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Waits until something listens.
+fn wait_for(port: u16) {
+    for _ in 0..600 {
+        if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("nothing listens at port {port}");
 }
 
 /// The server's program: that of PATH, or one that Go makes once for this checkout.
