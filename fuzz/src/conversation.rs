@@ -164,6 +164,7 @@ fn handler() -> Handler {
         distributions: Arc::from([]),
         imports: Vec::new(),
         code: layer("code/c"),
+        opt: None,
         module: "main".to_owned(),
         function: "handler".to_owned(),
         convention: Convention::Lambda,

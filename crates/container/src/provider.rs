@@ -102,7 +102,8 @@ impl Containers {
         let packages = spec.packages.as_ref().map(ToString::to_string);
         let what = (&spec.python, spec.network);
         let limits = shared.of_zygote(spec.limits);
-        let started = start(&shared, what, packages, None, limits).await?;
+        let layers = (packages, None, None);
+        let started = start(&shared, what, layers, limits).await?;
         let control =
             watch(started.channel).map_err(ProviderError::step("watch the control socket"))?;
         let said = read_packet(&control, START_TIMEOUT).await;
@@ -129,7 +130,8 @@ impl Provider for Containers {
             let code = Some(spec.code.to_string());
             let what = (&spec.python, spec.network);
             let limits = self.shared.of_instance(spec.limits);
-            let started = start(&self.shared, what, packages, code, limits).await?;
+            let opt = spec.opt.as_ref().map(ToString::to_string);
+            let started = start(&self.shared, what, (packages, code, opt), limits).await?;
             let Started { mut handle, channel, process } = started;
             let channel = Some(wait_ready(channel, &handle, &process).await?);
             let output = handle.take_output();
@@ -154,8 +156,7 @@ struct Started {
 async fn start(
     shared: &Arc<Shared>,
     (python, class): (&PythonSpec, Network),
-    packages: Option<String>,
-    code: Option<String>,
+    (packages, code, opt): (Option<String>, Option<String>, Option<String>),
     limits: warden::protocol::Limits,
 ) -> Result<Started, ProviderError> {
     let name = shared.new_name();
@@ -166,7 +167,7 @@ async fn start(
     };
     let network = network(class);
     let mut handle = Handle::new(Arc::clone(&shared.client), name);
-    let command = Command::Start { sandbox: name.0, python, packages, code, network, limits };
+    let command = Command::Start { sandbox: name.0, python, packages, code, opt, network, limits };
     let (Answer::Started { files, .. }, fds) = shared.client.call(command, &[]).await? else {
         return Err(unexpected());
     };

@@ -235,6 +235,7 @@ impl Inner {
             sandbox: id.0,
             packages: spec.packages.as_ref().map(ToString::to_string),
             code: spec.code.to_string(),
+            opt: spec.opt.as_ref().map(ToString::to_string),
             limits: self.shared.of_instance(spec.limits),
         };
         let client = &self.handle.client;

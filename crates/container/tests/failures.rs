@@ -31,7 +31,15 @@ fn start(world: &World, sandbox: u64, code: Option<String>, limits: Limits) -> C
         guest: world.python.guest.to_string(),
         interpreter: world.python.interpreter.clone(),
     };
-    Command::Start { sandbox, python, packages: None, code, network: Network::None, limits }
+    Command::Start {
+        sandbox,
+        python,
+        packages: None,
+        code,
+        opt: None,
+        network: Network::None,
+        limits,
+    }
 }
 
 /// The warden's cgroups, and the processes that it has to wait for.

@@ -10,7 +10,7 @@ use platform::audit::Audit;
 use platform::control::Control;
 use platform::deploy::Deployer;
 use platform::events::Events;
-use platform::functions::{Attachments, FunctionReader, Releases};
+use platform::functions::{Attachments, FunctionReader, LayerVersions, Releases};
 use platform::invoke::Invoker;
 use platform::limits::Capacity;
 use platform::limits::Unenforced;
@@ -42,6 +42,8 @@ pub struct App {
     pub releases: Releases,
     /// What APIs keep beside functions.
     pub attachments: Attachments,
+    /// Shows, lists and removes versions of layers.
+    pub layers: LayerVersions,
     /// Deploys and removes functions.
     pub deployer: Arc<Deployer>,
     /// Calls functions.

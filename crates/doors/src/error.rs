@@ -222,9 +222,9 @@ impl From<&DeployError> for ApiError {
             DeployError::GivenUp => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", error.to_string())
             }
-            DeployError::Store(full @ RegistryError::Full { .. }) => {
-                Self::new(StatusCode::FORBIDDEN, "quota", full.to_string())
-            }
+            DeployError::Store(
+                full @ (RegistryError::Full { .. } | RegistryError::FullOfLayers { .. }),
+            ) => Self::new(StatusCode::FORBIDDEN, "quota", full.to_string()),
             DeployError::Store(RegistryError::Unknown(name)) => Self::unknown_function(name.name()),
             DeployError::Store(there @ (RegistryError::Exists(_) | RegistryError::Changed(_))) => {
                 Self::new(StatusCode::CONFLICT, "conflict", there.to_string())

@@ -69,6 +69,9 @@ pub struct Handler {
     pub imports: Vec<String>,
     /// The layer that holds its code.
     pub code: Layer,
+    /// The directory that its layers make together, if it has any: its `/opt`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opt: Option<Layer>,
     /// The names in its code's uppermost directory, where they are few.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entries: Option<Vec<String>>,
@@ -144,6 +147,7 @@ pub(crate) mod tests {
             distributions: Arc::from([]),
             imports: vec!["a".to_owned()],
             code: layer("code/c"),
+            opt: None,
             module: "main".to_owned(),
             function: "handler".to_owned(),
             convention: Convention::Lambda,

@@ -16,6 +16,7 @@ mod cpu;
 mod kind;
 mod label;
 mod lambda;
+mod layer;
 mod limits;
 mod manifest;
 mod name;
@@ -30,6 +31,9 @@ pub use cpu::{Cpu, CpuBounds, NoProcessors, Processors};
 pub use kind::{Kind, Reset};
 pub use label::{DEFAULT_TENANT, Label, LabelError};
 pub use lambda::{Lambda, LogLevel};
+pub use layer::{
+    AttachedLayer, LayerName, MAX_LAYER_NAME, MAX_LAYERED_BYTES, MAX_LAYERS, WholeLayerName,
+};
 pub use limits::Limits;
 pub use manifest::{Convention, Manifest};
 pub use name::{FunctionName, MAX_NAME, NameError};

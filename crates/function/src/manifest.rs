@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Destination, Kind, Lambda, Limits, Network, Reset, Told};
+use crate::{AttachedLayer, Destination, Kind, Lambda, Limits, Network, Reset, Told};
 
 /// How a handler is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -67,6 +67,9 @@ pub struct Manifest {
     /// Of a function that is called as AWS Lambda's runtime calls it: what it expects of that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lambda: Option<Lambda>,
+    /// The layers below `/opt`, the first at the bottom.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub layers: Vec<AttachedLayer>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]

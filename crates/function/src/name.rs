@@ -12,12 +12,21 @@ pub const MAX_NAME: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FunctionName(String);
 
-/// Why a text is no [`FunctionName`].
+/// Why a text is no [`FunctionName`], or no [`LayerName`](crate::LayerName).
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error(
-    "{0:?} is no function name: use 1 to 64 letters, digits, `-` and `_`, beginning with a letter or a digit"
-)]
-pub struct NameError(String);
+#[error("{text:?} is no {what}")]
+pub struct NameError {
+    text: String,
+    what: &'static str,
+}
+
+impl NameError {
+    /// Of a text that is no layer's name.
+    pub(crate) fn of_layer(text: &str) -> Self {
+        let what = "layer name: use 1 to 140 letters, digits, `-` and `_`";
+        Self { text: text.chars().take(2 * MAX_NAME).collect(), what }
+    }
+}
 
 impl FunctionName {
     /// The name as text.
@@ -38,7 +47,8 @@ impl FromStr for FunctionName {
         if fits {
             Ok(Self(text.to_owned()))
         } else {
-            Err(NameError(text.chars().take(2 * MAX_NAME).collect()))
+            let what = "function name: use 1 to 64 letters, digits, `-` and `_`, beginning with a letter or a digit";
+            Err(NameError { text: text.chars().take(2 * MAX_NAME).collect(), what })
         }
     }
 }

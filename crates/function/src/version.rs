@@ -109,6 +109,11 @@ impl VersionRecord {
         WholeName::stored(self.tenant.clone(), self.name.clone())
     }
 
+    /// The digests of all files that it is made from: its own, then those of its layers.
+    pub fn bundles(&self) -> impl Iterator<Item = &BundleDigest> {
+        std::iter::once(&self.bundle).chain(self.manifest.layers.iter().map(|layer| &layer.bundle))
+    }
+
     /// The hash of its canonical JSON: 32 hexadecimal digits.
     #[must_use]
     pub fn id(&self) -> VersionId {
@@ -122,6 +127,7 @@ impl VersionRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::AttachedLayer;
 
     const RECORD: &str = r#"{
         "tenant": "acme", "name": "thumbnail", "python": "3.12",
@@ -147,7 +153,7 @@ mod tests {
 
     #[test]
     fn each_part_of_a_record_changes_its_id() {
-        let changes: [fn(&mut VersionRecord); 8] = [
+        let changes: [fn(&mut VersionRecord); 9] = [
             |record| record.tenant.push('x'),
             |record| record.name.push('x'),
             |record| record.python.push('1'),
@@ -155,6 +161,10 @@ mod tests {
             |record| record.manifest.binary = true,
             |record| record.manifest.environment.clear(),
             |record| record.lock = None,
+            |record| {
+                let (arn, bundle) = (String::new(), blake3::hash(b"layer").into());
+                record.manifest.layers.push(AttachedLayer { arn, code_size: 1, bytes: 1, bundle });
+            },
             |record| record.lock.as_mut().unwrap().direct.clear(),
         ];
         for (number, change) in changes.iter().enumerate() {

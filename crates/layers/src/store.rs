@@ -10,7 +10,7 @@ use sandbox::Layer;
 use crate::FileError;
 use crate::staging::{self, Staging};
 
-const KINDS: [&str; 6] = ["base", "packages", "wheels", "built", "code", "guest"];
+const KINDS: [&str; 7] = ["base", "packages", "wheels", "built", "code", "opt", "guest"];
 
 /// Where replaced layers are until no sandbox can run from them any more.
 const RETIRED: &str = "retired";
@@ -81,8 +81,8 @@ impl Store {
         self.state.join("uv")
     }
 
-    /// The directory of one kind of layer: `base`, `packages`, `wheels`, `built`, `code` or
-    /// `guest`.
+    /// The directory of one kind of layer: `base`, `packages`, `wheels`, `built`, `code`,
+    /// `opt` or `guest`.
     #[must_use]
     pub fn kind(&self, kind: &str) -> PathBuf {
         self.layers().join(kind)

@@ -161,8 +161,8 @@ fn items(store: &Store, in_use: &BTreeSet<Layer>, scope: Scope) -> Result<Vec<It
     });
     kept.extend(newest.map(|(_, base)| &base.layer));
     let kinds: &[&str] = match scope {
-        Scope::Running => &["packages", "built", "code"],
-        Scope::Starting => &["packages", "built", "code", "base", "guest"],
+        Scope::Running => &["packages", "built", "code", "opt"],
+        Scope::Starting => &["packages", "built", "code", "opt", "base", "guest"],
     };
     for kind in kinds {
         for layer in layers(store, kind)?.into_iter().filter(|layer| !described.contains(layer)) {

@@ -110,6 +110,8 @@ pub struct InstanceSpec {
     pub packages: Option<Layer>,
     /// The handler's code, as `/var/task`.
     pub code: Layer,
+    /// Its layers, as `/opt`, where the guest's files and the packages lie above them.
+    pub opt: Option<Layer>,
     /// The network class: must equal its zygote's.
     pub network: Network,
     /// Destinations it may connect to, if the class is [`Network::Egress`].
@@ -199,6 +201,7 @@ mod tests {
             python: python.clone(),
             packages: Some(layer("packages/p")),
             code: layer("code/c"),
+            opt: None,
             network: Network::None,
             egress: [].into(),
             owner: "acme/report".into(),

@@ -14,8 +14,9 @@ use store::{
 };
 
 use crate::database::{self, strange, unreadable, unwritable};
+use crate::layers;
 
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     "CREATE TABLE versions (
          id       TEXT PRIMARY KEY,
          tenant   TEXT NOT NULL,
@@ -72,14 +73,15 @@ const MIGRATIONS: [&str; 4] = [
          text   TEXT NOT NULL,
          PRIMARY KEY (tenant, name, kind, key)
      ) STRICT;",
+    layers::MIGRATION,
 ];
 
-const STORE: &str = "the functions";
+pub(crate) const STORE: &str = "the functions";
 
 /// Functions in a SQLite file.
 #[derive(Debug)]
 pub struct SqliteFunctions {
-    disk: Connection,
+    pub(crate) disk: Connection,
 }
 
 impl SqliteFunctions {
@@ -175,7 +177,11 @@ impl Functions for SqliteFunctions {
         let sql = "SELECT id, created, record, warnings FROM versions";
         let mut statement = self.disk.prepare(sql).map_err(failed)?;
         let rows = statement.query_map([], |row| Ok(read_version(row))).map_err(failed)?;
-        rows.map(|row| Ok(row.map_err(failed)??.record.bundle)).collect()
+        let mut bundles = self.layer_bundles()?;
+        for row in rows {
+            bundles.extend(row.map_err(failed)??.record.bundles().cloned());
+        }
+        Ok(bundles)
     }
 
     fn publish(

@@ -19,6 +19,7 @@ mod bundles;
 mod database;
 pub mod former;
 mod functions;
+mod layers;
 mod secrets;
 mod tokens;
 

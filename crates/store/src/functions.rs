@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use function::{AliasName, BundleDigest, VersionId, VersionRecord, WholeName};
 
-use crate::StoreError;
+use crate::{Layers, StoreError};
 
 /// Versions of one function that a store keeps at most: the newest. The current version and the
 /// published ones are kept beside them.
@@ -83,8 +83,8 @@ pub struct AttachmentRow {
     pub text: String,
 }
 
-/// Keeps functions. The record of the current version says which function a row is of.
-pub trait Functions: Send + Debug {
+/// Keeps functions, and the layers that they share. The record of the current version says which function a row is of.
+pub trait Functions: Layers + Send + Debug {
     /// Adds the row's version, or finds it there, and makes it the function's current one. A version
     /// that is there keeps the time of its first deploy and gets the row's warnings. More than
     /// [`MAX_VERSIONS`] versions of the function: the oldest go, never the current one, the one that
@@ -119,7 +119,7 @@ pub trait Functions: Send + Debug {
     /// When the store, or the record in it, cannot be read.
     fn version(&self, name: &WholeName, id: &VersionId) -> Result<Option<Version>, StoreError>;
 
-    /// The digests of all kept versions' bundles.
+    /// The digests of the bundles of all kept versions, their layers' included, and of all kept layers.
     ///
     /// # Errors
     /// When the store, or a record in it, cannot be read.

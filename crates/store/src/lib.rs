@@ -36,6 +36,7 @@ mod bundles;
 pub mod conformance;
 mod error;
 mod functions;
+mod layers;
 #[cfg(any(test, feature = "fake"))]
 pub mod memory;
 pub mod millis;
@@ -52,5 +53,6 @@ pub use functions::{
     AliasRow, AttachmentRow, FunctionRow, Functions, MAX_VERSIONS, PastVersion, PublishedVersion,
     Version,
 };
+pub use layers::{LayerRow, LayerVersion, Layers};
 pub use secrets::{NONCE_BYTES, Sealed, SecretRow, Secrets};
 pub use tokens::{HASH_BYTES, TokenRow, Tokens};

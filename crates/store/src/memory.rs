@@ -1,17 +1,19 @@
 //! Every store in memory: the double for tests.
 
+mod layers;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Cursor, Read};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use function::{AliasName, BundleDigest, VersionId};
+use function::{AliasName, BundleDigest, VersionId, WholeLayerName};
 
 use crate::millis::truncate;
 use crate::{
-    ActionRow, Actions, AliasRow, AttachmentRow, Bundles, FunctionRow, Functions, MAX_VERSIONS,
-    Pack, PastVersion, PublishedVersion, Sealed, SecretRow, Secrets, StoreError, TokenRow, Tokens,
-    Version, WholeName,
+    ActionRow, Actions, AliasRow, AttachmentRow, Bundles, FunctionRow, Functions, LayerRow,
+    MAX_VERSIONS, Pack, PastVersion, PublishedVersion, Sealed, SecretRow, Secrets, StoreError,
+    TokenRow, Tokens, Version, WholeName,
 };
 
 /// A store of everything. Clones share their content: a clone is the same store, opened again.
@@ -33,6 +35,9 @@ struct Content {
     numbers: BTreeMap<WholeName, u32>,
     aliases: BTreeMap<(WholeName, AliasName), AliasRow>,
     attachments: BTreeMap<(WholeName, String, String), String>,
+    layers: BTreeMap<(WholeLayerName, u32), LayerRow>,
+    /// The last number that each layer was given.
+    layer_numbers: BTreeMap<WholeLayerName, u32>,
     bundles: BTreeMap<BundleDigest, Vec<u8>>,
     actions: Vec<ActionRow>,
     broken: bool,
@@ -201,7 +206,9 @@ impl Functions for Memory {
     fn bundles(&self) -> Result<BTreeSet<BundleDigest>, StoreError> {
         let content = self.content()?;
         let versions = content.versions.values().flatten();
-        Ok(versions.map(|version| version.record.bundle.clone()).collect())
+        let of_layers = content.layers.values().map(|row| &row.version.bundle);
+        let of_versions = versions.flat_map(|version| version.record.bundles());
+        Ok(of_versions.chain(of_layers).cloned().collect())
     }
 
     fn publish(

@@ -14,7 +14,7 @@ pub use crate::limits::{Cpu, Limits, Network};
 pub const MAX_PACKET: usize = 32 << 10;
 
 /// Version of this protocol: both sides come from one build and must agree.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// Maximum number of layers of one [`Command::Open`].
 pub const MAX_OPENED: usize = 8;
@@ -64,6 +64,8 @@ pub enum Command {
         packages: Option<String>,
         /// Code layer of an instance; none makes it a zygote.
         code: Option<String>,
+        /// Layer of the function's layers, of an instance.
+        opt: Option<String>,
         /// The network of the sandbox.
         network: Network,
         /// Limits of the sandbox.
@@ -114,6 +116,8 @@ pub enum Command {
         packages: Option<String>,
         /// Code layer of the function.
         code: String,
+        /// Layer of the function's layers.
+        opt: Option<String>,
         /// Limits of the instance.
         limits: Limits,
     },

@@ -12,6 +12,7 @@ use sys::scm::{self, TruncatedPacket};
 use crate::limits::Limits;
 use crate::outcome::{CommandError, CommandResult, done, kernel};
 use crate::protocol::{Answer, Command, MAX_PACKET, Numbered, VERSION};
+use crate::sandbox::land::Placed;
 use crate::sandbox::prepare::Interpreter;
 use crate::state::Warden;
 
@@ -118,11 +119,12 @@ impl Warden {
             Command::Hello { .. } => Err(CommandError::Wrong(
                 "wool and wool-warden are not of one build: install both again",
             )),
-            Command::Start { sandbox, python, packages, code, network, limits } => {
+            Command::Start { sandbox, python, packages, code, opt, network, limits } => {
                 self.check_new(sandbox)?;
                 let limits = self.host.isolation.enforced(limits);
                 let (packages, code) = (packages.as_deref(), code.as_deref());
-                self.start(sandbox, Interpreter { python, packages, code, network, limits })
+                let opt = opt.as_deref();
+                self.start(sandbox, Interpreter { python, packages, code, opt, network, limits })
             }
             Command::Monitor { sandbox, limits } => {
                 self.check_new(sandbox)?;
@@ -136,9 +138,10 @@ impl Warden {
                 let limits = self.host.isolation.enforced(limits);
                 self.prepare(sandbox, zygote, derive, packages.as_deref(), limits)
             }
-            Command::Place { sandbox, packages, code, limits } => {
+            Command::Place { sandbox, packages, code, opt, limits } => {
                 let limits = self.host.isolation.enforced(limits);
-                self.place_layers(sandbox, packages.as_deref(), &code, limits)
+                let (packages, opt) = (packages.as_deref(), opt.as_deref());
+                self.place_layers(sandbox, Placed { packages, code: &code, opt }, limits)
             }
             Command::Landed { sandbox } => {
                 let pidfd = fds.pop().ok_or(CommandError::Wrong("a pidfd must come along"))?;

@@ -166,6 +166,7 @@ fn make_declared(files: &[(&str, &str)], python: &str) -> Result<Version, MakeEr
         concurrency: 10,
         environment: [("MODE".to_owned(), "fast".to_owned())].into(),
         told: None,
+        layers: Vec::new(),
         runtime: Some(Runtime { name: format!("python{python}"), json_level: None }),
     };
     make_of(Packing::Tar, &archive, SettingsFrom::Declared(Box::new(declared)))

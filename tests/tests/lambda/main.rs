@@ -94,6 +94,11 @@ fn versions_and_aliases_are_published_and_moved_with_boto3() {
 }
 
 #[test]
+fn layers_are_published_and_run_with_boto3_and_the_command_line() {
+    run("test_layers.py");
+}
+
+#[test]
 fn a_caller_does_no_more_than_its_token_allows_with_boto3() {
     run("test_callers.py");
 }

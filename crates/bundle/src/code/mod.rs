@@ -10,6 +10,7 @@
 //! not as they are announced.
 
 mod folder;
+mod opt;
 mod pack;
 mod tarball;
 mod writer;
@@ -28,6 +29,7 @@ use layers::{FileError, RunError, Store, bytecode};
 use sandbox::Layer;
 use thiserror::Error;
 
+pub use opt::{RESERVED, make_opt};
 use writer::Writer;
 pub use writer::skipped;
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use function::{Lambda, LogLevel, Told};
+use function::{AttachedLayer, Lambda, LogLevel, Told};
 use layers::Interpreter;
 use layers::python::PythonRequest;
 use sandbox::wire::Convention;
@@ -42,6 +42,8 @@ pub struct Declared {
     pub environment: BTreeMap<String, String>,
     /// What the deploy's API shows of it again.
     pub told: Option<Box<Told>>,
+    /// The layers below `/opt`, the first at the bottom.
+    pub layers: Vec<AttachedLayer>,
     /// AWS's runtime, when the function is called as that calls it; none: it is called as any other.
     pub runtime: Option<Runtime>,
 }
@@ -138,6 +140,7 @@ impl Declared {
             binary: false,
             declared: true,
             told: self.told.clone(),
+            layers: self.layers.clone(),
             lambda: self.runtime.as_ref().map(|runtime| Lambda {
                 handler: self.handler.clone(),
                 runtime: runtime.name.clone(),
@@ -168,6 +171,7 @@ mod tests {
             concurrency: 10,
             environment: BTreeMap::new(),
             told: None,
+            layers: Vec::new(),
             runtime: None,
         }
     }

@@ -187,6 +187,7 @@ impl Settings {
             binary: self.chosen.binary,
             declared: false,
             told: None,
+            layers: Vec::new(),
             lambda: None,
         };
         let in_src = src_layout::in_vain(root, &found.missing, &found.standard);

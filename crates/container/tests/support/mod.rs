@@ -337,6 +337,7 @@ impl World {
             python: self.python.clone(),
             packages: None,
             code: self.code(source),
+            opt: None,
             network: Network::None,
             egress: [].into(),
             owner: "test/handler".into(),

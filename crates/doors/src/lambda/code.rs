@@ -192,6 +192,11 @@ fn unopened(error: ObjectError) -> Fault {
 }
 
 impl Archive {
+    /// The archive itself, and its part of the room for bundles: to be kept until its files are.
+    pub(super) fn into_file(self) -> (File, Held) {
+        (self.file, self.held)
+    }
+
     /// Its files, for a deploy, and its part of the room for bundles: to be kept until the deploy is over.
     pub(super) fn into_files(self) -> (Files, Held) {
         (Files::Sent { packing: Packing::Zip, file: self.file }, self.held)

@@ -49,6 +49,8 @@ pub(super) struct FunctionConfiguration {
     version: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     environment: Option<Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    layers: Vec<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     dead_letter_config: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -111,6 +113,11 @@ pub(super) fn of(call: &Call, function: &Function, shown: Shown<'_>) -> Function
         memory_size: manifest.limits.memory_bytes >> 20,
         last_modified: last_modified(function.stored.updated),
         code_sha256: code_digest(record),
+        layers: manifest
+            .layers
+            .iter()
+            .map(|layer| json!({ "Arn": layer.arn, "CodeSize": layer.code_size }))
+            .collect(),
         dead_letter_config: optional("DeadLetterConfig"),
         vpc_config: optional("VpcConfig"),
         kms_key_arn: optional("KMSKeyArn"),

@@ -23,6 +23,7 @@ use platform::functions::{Function, Over, RegistryError};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::attached;
 use super::call::{Answer, Call, Named};
 use super::code::{Archive, Code};
 use super::configuration::{self, ARCHITECTURE, Shown};
@@ -45,7 +46,7 @@ const WITHOUT_EFFECT: [&str; 6] =
     ["DeadLetterConfig", "KMSKeyArn", "LoggingConfig", "SnapStart", "TracingConfig", "VpcConfig"];
 
 /// Members that cannot be kept: a function that has one would not do what its author expects.
-const REFUSED: [(&str, &str); 10] = [
+const REFUSED: [(&str, &str); 9] = [
     ("FileSystemConfigs", "no file systems are mounted here"),
     ("ImageConfig", "functions are archives here, and no container images"),
     ("CapacityProviderConfig", "functions run on the worker's own machine"),
@@ -55,7 +56,6 @@ const REFUSED: [(&str, &str); 10] = [
     ("CodeSigningConfigArn", "signatures of code are not checked here"),
     ("PublishTo", "a published version has a number of its own"),
     ("RuntimeConfig", "a runtime is updated with the machine's Python"),
-    ("Layers", "layers are not supported yet: put what they hold into the archive"),
 ];
 
 /// What the three operations have in common.
@@ -70,6 +70,7 @@ struct Configuration {
     memory_size: Option<u64>,
     environment: Option<Environment>,
     ephemeral_storage: Option<EphemeralStorage>,
+    layers: Option<Vec<String>>,
     #[serde(flatten)]
     others: BTreeMap<String, Value>,
 }
@@ -150,6 +151,7 @@ pub(super) async fn create(mut call: Call) -> Result<Answer, Fault> {
         concurrency: CONCURRENCY,
         environment: BTreeMap::new(),
         told: Some(Box::new(told)),
+        layers: Vec::new(),
         runtime: Some(Runtime { name: runtime, json_level: None }),
     };
     let declared = configuration.over(&call, declared)?.of_archive(&archive).revised()?;
@@ -271,6 +273,10 @@ impl Configuration {
             Some(environment) => environment.checked()?,
             None => environment::of_user(&declared.environment),
         };
+        let layers = match &self.layers {
+            Some(arns) => attached::find(call, arns)?,
+            None => declared.layers,
+        };
         let limits = Limits {
             memory_bytes: self.memory_size.map_or(declared.limits.memory_bytes, |mib| mib << 20),
             scratch_bytes: self
@@ -286,6 +292,7 @@ impl Configuration {
             timeout: self.timeout.map_or(declared.timeout, Duration::from_secs),
             environment: environment::complete(environment, &call.place),
             told: Some(Box::new(told)),
+            layers,
             ..declared
         };
         declared.settled().map_err(|error| Fault::invalid_parameter_value(error.to_string()))
@@ -350,6 +357,7 @@ fn before(function: &Function) -> Result<Declared, Fault> {
         concurrency: *concurrency,
         environment: function.manifest().environment.clone(),
         told: Some(told),
+        layers: function.manifest().layers.clone(),
         runtime: Some(Runtime { name: lambda.runtime, json_level: lambda.json_level }),
     })
 }

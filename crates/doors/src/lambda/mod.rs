@@ -11,6 +11,7 @@
 mod account;
 mod aliases;
 mod arrival;
+mod attached;
 mod call;
 mod code;
 mod concurrency;
@@ -22,6 +23,8 @@ mod event_invoke;
 mod fault;
 mod functions;
 mod invoke;
+mod layer_policy;
+mod layers;
 mod operations;
 mod paging;
 mod policy;

@@ -7,8 +7,8 @@ use platform::access::Action;
 
 use super::call::{Answer, Call};
 use super::{
-    account, aliases, concurrency, constants, deploy, event_invoke, functions, invoke, policy,
-    provisioned, sources, tags, urls, versions,
+    account, aliases, concurrency, constants, deploy, event_invoke, functions, invoke,
+    layer_policy, layers, policy, provisioned, sources, tags, urls, versions,
 };
 
 /// What a caller must be allowed in order to learn that an operation is not supported.
@@ -73,6 +73,17 @@ const OPERATIONS: &[Row] = operations! {
     "AddPermission" Configure Little policy::add,
     "RemovePermission" Configure Little policy::remove,
     "GetPolicy" ShowFunction Little policy::get,
+
+    "PublishLayerVersion" PublishLayer Code layers::publish,
+    "GetLayerVersion" ShowLayer Little layers::get,
+    "GetLayerVersionByArn" ShowLayer Little layers::get_by_arn,
+    "ListLayers" ListLayers Little layers::list,
+    "ListLayerVersions" ShowLayer Little layers::list_versions,
+    "DeleteLayerVersion" RemoveLayer Little layers::delete,
+
+    "AddLayerVersionPermission" ConfigureLayer Little layer_policy::add,
+    "RemoveLayerVersionPermission" ConfigureLayer Little layer_policy::remove,
+    "GetLayerVersionPolicy" ShowLayer Little layer_policy::get,
 
     "CreateFunctionUrlConfig" Configure Little urls::create,
     "UpdateFunctionUrlConfig" Configure Little urls::update,

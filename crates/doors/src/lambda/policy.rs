@@ -16,12 +16,15 @@ use super::call::{Answer, Call, Named};
 /// What policies are kept as, beside a function.
 const KIND: &str = "policy";
 
+/// The operation that shows one.
+const GET: &str = "GetPolicy";
+
 /// Most bytes of one policy: the service's own limit.
 const MAX_BYTES: usize = 20 << 10;
 
-/// The policy of a function, or of its alias or version.
+/// The policy of a function, of its alias or version, or of a version of a layer.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Policy {
+pub(super) struct Policy {
     statements: Vec<Statement>,
     revision: String,
 }
@@ -29,7 +32,7 @@ struct Policy {
 /// As `GetPolicy` shows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Statement {
+pub(super) struct Statement {
     sid: String,
     effect: String,
     principal: Value,
@@ -42,22 +45,27 @@ struct Statement {
 
 impl Policy {
     /// The text that `GetPolicy` answers.
-    fn document(&self) -> String {
+    pub(super) fn document(&self) -> String {
         let Self { statements, .. } = self;
         json!({ "Version": "2012-10-17", "Id": "default", "Statement": statements }).to_string()
     }
 
-    /// Refuses a change of what the caller has not seen as it is.
-    fn check_revision(&self, asked: Option<&str>) -> Result<(), Fault> {
+    /// Names the policy as it is now.
+    pub(super) fn revision(&self) -> &str {
+        &self.revision
+    }
+
+    /// Refuses a change of what the caller has not seen as it is. `get`: the operation that shows it.
+    pub(super) fn check_revision(&self, asked: Option<&str>, get: &str) -> Result<(), Fault> {
         if asked.is_none_or(|asked| asked == self.revision) {
             return Ok(());
         }
-        Err(Fault::precondition_failed(
-            "The RevisionId provided does not match the latest RevisionId. Call the GetPolicy API to retrieve the latest RevisionId for your resource.",
-        ))
+        Err(Fault::precondition_failed(format!(
+            "The RevisionId provided does not match the latest RevisionId. Call the {get} API to retrieve the latest RevisionId for your resource."
+        )))
     }
 
-    fn add(&mut self, statement: Statement, revision: String) -> Result<(), Fault> {
+    pub(super) fn add(&mut self, statement: Statement, revision: String) -> Result<(), Fault> {
         let sid = &statement.sid;
         if self.statements.iter().any(|one| one.sid == *sid) {
             return Err(Fault::resource_conflict(format!(
@@ -75,7 +83,7 @@ impl Policy {
         Ok(())
     }
 
-    fn remove(&mut self, sid: &str, revision: String) -> Result<(), Fault> {
+    pub(super) fn remove(&mut self, sid: &str, revision: String) -> Result<(), Fault> {
         let before = self.statements.len();
         if before == 0 {
             return Err(Fault::resource_not_found(
@@ -132,14 +140,24 @@ impl AskedAdd {
                 condition.entry(operator.to_owned()).or_default().insert(key.to_owned(), value);
             }
         }
-        Ok(Statement {
-            sid: self.statement_id,
-            effect: "Allow".to_owned(),
-            principal: principal(&self.principal)?,
-            action: self.action,
-            resource,
-            condition,
-        })
+        Statement::allow(self.statement_id, &self.principal, self.action, resource, condition)
+    }
+}
+
+impl Statement {
+    /// Names a principal that may do something.
+    ///
+    /// # Errors
+    /// When nothing has such a principal.
+    pub(super) fn allow(
+        sid: String,
+        named: &str,
+        action: String,
+        resource: String,
+        condition: BTreeMap<String, BTreeMap<String, String>>,
+    ) -> Result<Self, Fault> {
+        let (effect, principal) = ("Allow".to_owned(), principal(named)?);
+        Ok(Self { sid, effect, principal, action, resource, condition })
     }
 }
 
@@ -176,7 +194,7 @@ pub(super) async fn add(mut call: Call) -> Result<Answer, Fault> {
     let statement = asked.statement(resource)?;
     let added = json!(statement).to_string();
     let change = move |policy: &mut Policy| {
-        policy.check_revision(revision_id.as_deref())?;
+        policy.check_revision(revision_id.as_deref(), GET)?;
         policy.add(statement, revision)
     };
     call.change(&named, KIND, &key, change).await?;
@@ -214,7 +232,7 @@ pub(super) async fn remove(mut call: Call) -> Result<Answer, Fault> {
     }
     let revision = call.id.to_string();
     let change = move |policy: &mut Policy| {
-        policy.check_revision(asked.revision_id.as_deref())?;
+        policy.check_revision(asked.revision_id.as_deref(), GET)?;
         policy.remove(&asked.statement_id, revision)
     };
     call.change(&named, KIND, &key(&named), change).await?;

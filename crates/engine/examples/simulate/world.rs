@@ -215,6 +215,7 @@ fn handler(number: usize, function: &Function) -> Handler {
         distributions: Arc::clone(&function.pins),
         imports: function.direct.clone(),
         code: place.unwrap_or_else(|| unreachable!("it is a layer's name")),
+        opt: None,
         module: "main".to_owned(),
         function: "handler".to_owned(),
         convention: Convention::Lambda,

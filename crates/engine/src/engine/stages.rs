@@ -231,6 +231,7 @@ impl Engine {
             python: handler.python.clone(),
             packages: handler.packages.clone(),
             code: handler.code.clone(),
+            opt: handler.opt.clone(),
             network: handler.network,
             egress: Arc::clone(&handler.egress),
             owner: format!("{}/{}", handler.tenant, handler.name).into(),

@@ -109,6 +109,7 @@ pub fn handler(name: &str, module: &str) -> Handler {
         distributions: Arc::from([]),
         imports: Vec::new(),
         code: format!("code/{name}").parse().unwrap(),
+        opt: None,
         module: module.to_owned(),
         function: "handler".to_owned(),
         convention: Convention::Lambda,

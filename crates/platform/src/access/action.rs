@@ -5,7 +5,7 @@
 
 use std::fmt::Debug;
 
-use function::WholeName;
+use function::{WholeLayerName, WholeName};
 
 use super::Scope;
 use super::permit::Subject;
@@ -49,7 +49,7 @@ macro_rules! actions {
 
         /// Each action as a type.
         pub mod to {
-            use super::{Action, Purpose, WholeName};
+            use super::{Action, Purpose, WholeLayerName, WholeName};
 
             $(
                 $(#[doc = $doc])+
@@ -91,6 +91,18 @@ actions! {
     Configure(WholeName): Scope::Deploy, Some("configure");
     /// Remove a function with its log and its secrets.
     Remove(WholeName): Scope::Deploy, Some("remove");
+
+    // A token that is for some functions is for layers whose names fit, too.
+    /// Publish a version of a layer.
+    PublishLayer(WholeLayerName): Scope::Deploy, Some("publish layer");
+    /// Change the policy of a version of a layer.
+    ConfigureLayer(WholeLayerName): Scope::Deploy, Some("configure layer");
+    /// Remove a version of a layer.
+    RemoveLayer(WholeLayerName): Scope::Deploy, Some("remove layer");
+    /// Show a version of a layer, or run a function with it.
+    ShowLayer(WholeLayerName): Scope::Read, None;
+    /// List the tenant's layers.
+    ListLayers(()): Scope::Read, None;
 
     // Code prints the secrets that it is given: a caller that may deploy a function can read them.
     /// List the names of a function's secrets.

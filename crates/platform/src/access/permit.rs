@@ -20,7 +20,7 @@
 use std::fmt::Debug;
 use std::future::pending;
 
-use function::{FunctionName, Label, NameError, WholeName};
+use function::{FunctionName, Label, LayerName, NameError, WholeLayerName, WholeName};
 use thiserror::Error;
 
 use super::{Action, Caller, Purpose, Scope, Tokens};
@@ -103,7 +103,7 @@ pub trait Subject: Debug + Send + Sync + Sized {
     /// How a caller names it.
     type Name;
 
-    /// The function's name, where it is a function.
+    /// The function's name, where it is a function; the layer's, where it is one.
     fn function(name: &Self::Name) -> Option<&str>;
 
     /// Reads the name.
@@ -143,6 +143,22 @@ impl Subject for WholeName {
     }
 
     fn of(tenant: &Label, name: &FunctionName) -> Self {
+        Self::new(tenant, name)
+    }
+}
+
+impl Subject for WholeLayerName {
+    type Name = LayerName;
+
+    fn function(name: &LayerName) -> Option<&str> {
+        Some(name.as_str())
+    }
+
+    fn read(layer: Option<&str>) -> Result<LayerName, NameError> {
+        layer.unwrap_or_default().parse()
+    }
+
+    fn of(tenant: &Label, name: &LayerName) -> Self {
         Self::new(tenant, name)
     }
 }
@@ -243,6 +259,14 @@ impl<P: Purpose<Subject = WholeName>> Permit<P> {
     /// The function that it is for.
     #[must_use]
     pub fn function(&self) -> &WholeName {
+        &self.subject
+    }
+}
+
+impl<P: Purpose<Subject = WholeLayerName>> Permit<P> {
+    /// The layer that it is for.
+    #[must_use]
+    pub fn layer(&self) -> &WholeLayerName {
         &self.subject
     }
 }

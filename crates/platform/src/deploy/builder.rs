@@ -167,6 +167,7 @@ impl Sandboxes for BuildSandboxes {
             python: task.base.python(guest),
             packages: task.packages,
             code: task.code,
+            opt: None,
             network: Network::None,
             egress: [].into(),
             owner: "".into(),

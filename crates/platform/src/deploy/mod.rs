@@ -10,6 +10,7 @@
 pub mod builder;
 pub mod guest;
 pub mod installer;
+mod layer;
 pub mod pipeline;
 pub(crate) mod precedence;
 pub mod progress;

@@ -14,14 +14,16 @@ use std::sync::Arc;
 use bundle::code::{self, Bundle as Code, CodeError};
 use bundle::manifest::{Declared, Inspected, Manifest, ManifestError, Overrides, Settings};
 use engine::Handler;
-use function::{BundleDigest, PackageLock, VersionRecord, WholeName};
+use function::{
+    AttachedLayer, BundleDigest, MAX_LAYERED_BYTES, PackageLock, VersionRecord, WholeName,
+};
 use layers::base::{self, Base, BaseError};
 use layers::python::{PythonError, PythonRequest};
-use layers::{Patience, RunError, Store, guest};
+use layers::{FileError, Patience, RunError, Store, guest};
 use packages::lock::{self, Lock, LockError};
 use packages::sources::Sources;
 use packages::{InstallError, Packages, ViewError};
-use sandbox::{Cpu, CpuBounds, Network, chain};
+use sandbox::{Cpu, CpuBounds, Layer, Network, chain};
 use store::Bundles;
 use thiserror::Error;
 
@@ -30,7 +32,7 @@ use crate::deploy::precedence::Precedence;
 use crate::deploy::progress::Progress;
 use crate::deploy::runtime_set;
 use crate::deploy::workshop::{
-    Admitted, Bundle, Files, Made, MakeError, Opened, Packing, SettingsFrom, Workshop,
+    Admitted, Bundle, Files, KeptLayer, Made, MakeError, Opened, Packing, SettingsFrom, Workshop,
 };
 use crate::packages::store as shelf;
 
@@ -244,6 +246,7 @@ impl Layered {
         if !manifest.kind.is_container() && manifest.network != Network::None {
             return Err(function("manifest", &MachineWithNetwork(manifest.network.as_str())));
         }
+        check_layers(&manifest, opened.code.bytes)?;
         let is_of_aws = manifest.lambda.is_some();
         let lock = if is_of_aws && runtime_set::is_used(opened.code.path()) {
             manifest.requirements = vec![runtime_set::REQUIREMENT.to_owned()];
@@ -288,6 +291,35 @@ impl Layered {
         }
     }
 
+    /// The directory that layers make together; none of none.
+    fn opt(&self, layers: &[AttachedLayer], base: &Base) -> Result<Option<Layer>, MakeError> {
+        if layers.is_empty() {
+            return Ok(None);
+        }
+        let digests: Vec<_> = layers.iter().map(|layer| &layer.bundle).collect();
+        let unpack = |digest: &BundleDigest| self.kept(digest).map_err(OptError::Make);
+        match code::make_opt(&self.store, base, &digests, unpack) {
+            Ok(layer) => Ok(Some(layer)),
+            Err(OptError::Make(error)) => Err(error),
+            Err(OptError::Code(error)) => Err(machine("layers", &error)),
+        }
+    }
+
+    /// [`Workshop::keep_layer`], with errors that may name places of the state directory.
+    fn kept_layer(&self, archive: File) -> Result<KeptLayer, MakeError> {
+        let layer = self.unpack(&Packing::Zip, archive)?;
+        if layer.path().join(code::RESERVED).symlink_metadata().is_ok() {
+            return Err(function("layer", &ReservedName));
+        }
+        if layer.bytes > MAX_LAYERED_BYTES {
+            return Err(function("layer", &LayerTooLarge));
+        }
+        let (bundle, bytes) = (layer.digest(), layer.bytes);
+        let kept = self.bundles.put(&bundle, &mut |archive| layer.pack(archive));
+        kept.map_err(|error| machine("bundle", &error))?;
+        Ok(KeptLayer { bundle, bytes })
+    }
+
     /// The kept bundle of a version, opened as it was when it was admitted.
     fn reopen(&self, record: &VersionRecord, progress: &dyn Progress) -> Result<Opened, MakeError> {
         let code = self.kept(&record.bundle)?;
@@ -319,6 +351,7 @@ impl Layered {
         }
         let Opened { code, base, .. } = opened;
         let code = code.seal(&self.store, &base).map_err(|error| machine("code", &error))?;
+        let opt = self.opt(&manifest.layers, &base)?;
         let guest = guest::install(&self.store, &base, &self.guest)
             .map_err(|error| machine("guest", &error))?;
         let distributions = packages.as_ref().map(shelf::distributions).unwrap_or_default();
@@ -336,13 +369,16 @@ impl Layered {
             imports: imports.unwrap_or_default(),
             entries: code::entries(&self.store.layer_path(&code)),
             code,
+            opt,
             module: manifest.module,
             function: manifest.function,
             convention: manifest.convention,
             binary: manifest.binary,
             environment: manifest.environment,
             sets: manifest.sets,
-            import_cache: manifest.import_cache && precedence.conflict.is_none(),
+            import_cache: manifest.import_cache
+                && precedence.conflict.is_none()
+                && manifest.layers.is_empty(),
             own: precedence.own,
             clashes: precedence.clashes,
             limits: manifest.limits,
@@ -381,9 +417,30 @@ impl Workshop for Layered {
             .map_err(|error| error.without(self.store.state()))
     }
 
+    fn keep_layer(&self, archive: File) -> Result<KeptLayer, MakeError> {
+        self.kept_layer(archive).map_err(|error| error.without(self.store.state()))
+    }
+
     fn take_mended(&self) -> bool {
         self.installer.take_mended()
     }
+}
+
+/// Refuses layers that a function cannot have.
+fn check_layers(manifest: &Manifest, code_bytes: u64) -> Result<(), MakeError> {
+    let layers = &manifest.layers;
+    if layers.is_empty() {
+        return Ok(());
+    }
+    if !manifest.kind.is_container() {
+        return Err(function("layers", &MachineWithLayers));
+    }
+    let of_layers: u64 = layers.iter().map(|layer| layer.bytes).sum();
+    let bytes = of_layers.saturating_add(code_bytes);
+    if bytes > MAX_LAYERED_BYTES {
+        return Err(function("layers", &LayersTooLarge(bytes)));
+    }
+    Ok(())
 }
 
 /// A bundle that says nothing of itself.
@@ -438,6 +495,50 @@ struct Damaged(BundleDigest);
     "network = \"{0}\" is for containers, a micro-VM has no network: leave `isolation` out, or set network = \"none\""
 )]
 struct MachineWithNetwork(&'static str);
+
+/// A function wants both.
+#[derive(Debug, Error)]
+#[error(
+    "layers are for containers, a micro-VM has none: leave `isolation` out, or put the layers' files into the archive"
+)]
+struct MachineWithLayers;
+
+/// A layer has a file where a sandbox has Lambswool's own.
+#[derive(Debug, Error)]
+#[error(
+    "the layer has a folder {:?}, where a function finds Lambswool's own files: give it another name",
+    code::RESERVED
+)]
+struct ReservedName;
+
+/// A layer is larger than AWS's may be.
+#[derive(Debug, Error)]
+#[error("Unzipped size must be smaller than {MAX_LAYERED_BYTES} bytes")]
+struct LayerTooLarge;
+
+/// A function is larger with its layers than AWS's may be.
+#[derive(Debug, Error)]
+#[error(
+    "Function code combined with layers exceeds the maximum allowed size of {MAX_LAYERED_BYTES} bytes. The actual size is {0} bytes."
+)]
+struct LayersTooLarge(u64);
+
+/// Why layers were not put together.
+#[derive(Debug, Error)]
+enum OptError {
+    /// The files of one are not there.
+    #[error(transparent)]
+    Make(#[from] MakeError),
+    /// They could not be written, or not be compiled.
+    #[error(transparent)]
+    Code(#[from] CodeError),
+}
+
+impl From<FileError> for OptError {
+    fn from(error: FileError) -> Self {
+        Self::Code(error.into())
+    }
+}
 
 fn function(step: &'static str, error: &dyn std::error::Error) -> MakeError {
     MakeError::Function { step, message: chain(error) }

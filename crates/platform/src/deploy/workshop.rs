@@ -117,6 +117,15 @@ pub struct Made {
     pub warnings: Vec<String>,
 }
 
+/// The files of a layer that were kept.
+#[derive(Clone, Debug)]
+pub struct KeptLayer {
+    /// Their digest.
+    pub bundle: BundleDigest,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
 /// Why no version was made.
 #[derive(Debug, Error)]
 pub enum MakeError {
@@ -179,6 +188,12 @@ pub trait Workshop: Send + Sync + Debug {
         patience: &Arc<Patience>,
         progress: &dyn Progress,
     ) -> Result<Made, MakeError>;
+
+    /// Checks the files of a layer, which come as a zip archive, and keeps them. Blocks: seconds when there are many.
+    ///
+    /// # Errors
+    /// When no layer can have such files, or they cannot be kept.
+    fn keep_layer(&self, archive: File) -> Result<KeptLayer, MakeError>;
 
     /// Whether packages that were there already were mended since this was asked last, whatever came of the version that
     /// they were mended for: who runs may have imported them as they were.

@@ -85,5 +85,5 @@ impl Handlers {
 /// The layers that a handler is made of.
 pub(crate) fn layers_of(handler: &Handler) -> impl Iterator<Item = &Layer> {
     let python = [&handler.python.base, &handler.python.guest, &handler.code];
-    python.into_iter().chain(&handler.packages)
+    python.into_iter().chain(&handler.packages).chain(&handler.opt)
 }

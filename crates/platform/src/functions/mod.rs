@@ -19,6 +19,7 @@
 mod attachments;
 mod handlers;
 mod known;
+mod layer_versions;
 mod reader;
 mod releases;
 
@@ -29,15 +30,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use engine::Handler;
-use function::{Label, Qualifier, VersionId, WholeName};
+use function::{Label, Qualifier, VersionId, WholeLayerName, WholeName};
 use sandbox::{Layer, chain};
-use store::{Bundles, FunctionRow, Functions, PastVersion, StoreError, Version};
+use store::{Bundles, FunctionRow, Functions, LayerRow, PastVersion, StoreError, Version};
 use thiserror::Error;
 
 pub use attachments::{AttachmentError, Attachments};
 pub use handlers::Handlers;
 pub(crate) use handlers::layers_of;
 pub use known::Release;
+pub use layer_versions::{LayerVersions, MAX_LAYER_VERSIONS, PolicyError};
 pub use reader::{FunctionReader, History};
 pub use releases::{Alias, ReleaseError, Releases};
 
@@ -145,6 +147,14 @@ pub enum RegistryError {
         /// The most functions of this tenant.
         most: usize,
     },
+    /// A tenant has as many versions of layers as it may.
+    #[error(
+        "{tenant} has as many versions of layers as it may ({MAX_LAYER_VERSIONS}): remove one that no new function is to have"
+    )]
+    FullOfLayers {
+        /// The tenant's name.
+        tenant: String,
+    },
     /// A function was to be made, and is there.
     #[error("the function {:?} is there already", .0.name())]
     Exists(WholeName),
@@ -163,6 +173,7 @@ pub enum RegistryError {
 #[derive(Debug)]
 pub struct Registry {
     functions: RwLock<BTreeMap<WholeName, Known>>,
+    layers: RwLock<BTreeMap<(WholeLayerName, u32), Arc<LayerRow>>>,
     // One writer at a time, and the memory follows the disk in the same order: taken before `functions`.
     store: Mutex<Box<dyn Functions>>,
     bundles: Arc<dyn Bundles>,
@@ -211,8 +222,17 @@ impl Registry {
                 known.attach(attachment);
             }
         }
+        let layer = |row: LayerRow| ((row.layer.clone(), row.number), Arc::new(row));
+        let layers = RwLock::new(store.layers()?.into_iter().map(layer).collect());
         let functions = RwLock::new(functions);
-        Ok(Self { functions, store: Mutex::new(store), bundles, handlers, uses: AtomicU64::new(1) })
+        Ok(Self {
+            functions,
+            layers,
+            store: Mutex::new(store),
+            bundles,
+            handlers,
+            uses: AtomicU64::new(1),
+        })
     }
 
     fn store(&self) -> MutexGuard<'_, Box<dyn Functions>> {
@@ -267,7 +287,7 @@ impl Registry {
             }
         };
         // Those of temporary functions are in no store.
-        bundles.extend(functions.iter().map(|function| function.current().record.bundle.clone()));
+        bundles.extend(functions.iter().flat_map(|one| one.current().record.bundles()).cloned());
         self.bundles.retain(&bundles)
     }
 
@@ -486,7 +506,12 @@ impl Registry {
     /// # Errors
     /// When they cannot be read.
     pub fn has_files(&self, version: &Version) -> Result<bool, StoreError> {
-        Ok(self.bundles.get(&version.record.bundle)?.is_some())
+        for bundle in version.record.bundles() {
+            if self.bundles.get(bundle)?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// A function's versions, newest first. Waits for the disk.
@@ -637,6 +662,7 @@ pub(crate) mod tests {
                 binary: false,
                 declared: false,
                 told: None,
+                layers: Vec::new(),
                 lambda: None,
             },
             lock: None,

@@ -23,6 +23,7 @@ fn instance_spec() -> InstanceSpec {
         python: python(),
         packages: None,
         code: "code/c".parse().unwrap(),
+        opt: None,
         network: Network::None,
         egress: [].into(),
         owner: "test/handler".into(),

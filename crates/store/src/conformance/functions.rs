@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use function::{
-    Convention, Kind, Limits, Manifest, Network, PackageLock, Reset, VersionId, VersionRecord,
+    AttachedLayer, Convention, Kind, Limits, Manifest, Network, PackageLock, Reset, VersionId,
+    VersionRecord,
 };
 
 use super::{Backend, ODD, at};
@@ -43,6 +44,7 @@ fn record(tenant: &str, name: &str) -> VersionRecord {
             binary: true,
             declared: false,
             told: None,
+            layers: Vec::new(),
             lambda: None,
         },
         lock: Some(PackageLock {
@@ -245,15 +247,21 @@ pub fn the_bundles_of_all_versions_are_told<B: Backend>() {
     let of = |name: &str, number: u64, content: &str| {
         let mut version = version("acme", name, number);
         version.record.bundle = blake3::hash(content.as_bytes()).into();
+        version.record.manifest.layers = vec![AttachedLayer {
+            arn: String::new(),
+            code_size: 0,
+            bytes: 0,
+            bundle: blake3::hash(format!("layer {content}").as_bytes()).into(),
+        }];
         FunctionRow { current: Arc::new(version), updated: at(number) }
     };
     put(&backend, &[of("f", 1, "a"), of("f", 2, "b"), of("g", 3, "b")]);
     let digests = |all: &[&str]| -> BTreeSet<_> {
         all.iter().map(|content| blake3::hash(content.as_bytes()).into()).collect()
     };
-    assert_eq!(backend.functions().bundles().unwrap(), digests(&["a", "b"]));
+    assert_eq!(backend.functions().bundles().unwrap(), digests(&["a", "b", "layer a", "layer b"]));
     backend.functions().remove(&named("acme", "f")).unwrap();
-    assert_eq!(backend.functions().bundles().unwrap(), digests(&["b"]));
+    assert_eq!(backend.functions().bundles().unwrap(), digests(&["b", "layer b"]));
 }
 
 /// An alias is put, replaced and removed, and goes with its function.

@@ -15,6 +15,7 @@
 mod actions;
 mod bundles;
 mod functions;
+mod layers;
 mod secrets;
 mod tokens;
 
@@ -23,6 +24,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub use actions::*;
 pub use bundles::*;
 pub use functions::*;
+pub use layers::*;
 pub use secrets::*;
 pub use tokens::*;
 
@@ -81,6 +83,10 @@ macro_rules! conformance {
             a_number_is_not_given_twice
             a_published_version_is_kept
             the_bundles_of_all_versions_are_told
+            each_version_of_a_layer_has_the_next_number
+            a_number_of_a_layer_is_not_given_twice
+            a_policy_goes_with_its_version_of_a_layer
+            the_bundles_of_layers_are_told
             an_alias_goes_with_its_function
             an_attachment_goes_with_its_function
             a_bundle_comes_back_as_it_was_packed

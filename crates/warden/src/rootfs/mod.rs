@@ -6,7 +6,8 @@
 //!   /opt/lambswool  guest     read-only            │ template, made once
 //!   /dev            devices   read-only, shared    │
 //!   /proc           links     read-only, shared    ┘
-//!   /opt/python     packages  read-only            ┐
+//!   /opt            layers    read-only            ┐  where a function has any, with the guest again
+//!   /opt/python     packages  read-only            │
 //!   /var/task       code      read-only            │ per sandbox
 //!   /sys            view of processors and memory (`view`)
 //!   /tmp, /dev/shm  tmpfs of the sandbox's uid     │
@@ -95,6 +96,8 @@ pub struct Contents<'a> {
     pub packages: Option<&'a str>,
     /// Layer of `/var/task`.
     pub code: Option<&'a str>,
+    /// Layer of `/opt`: what a function's own layers hold.
+    pub opt: Option<&'a str>,
     /// Owner of the scratch file systems.
     pub uid: u32,
     /// Network that `/etc/resolv.conf` is for.
@@ -187,7 +190,7 @@ impl Roots {
         };
         let view = self.views.of(contents.limits).map_err(mounting("make a view"))?;
         if let (RootMount::Staged, Some(stage)) = (self.way, &template.stage) {
-            return self.make_staged(template.tree.as_fd(), stage, contents, view);
+            return self.make_staged(template.tree.as_fd(), stage, python, contents, view);
         }
         let tree =
             Tree::clone_of(template.tree.as_fd(), true).map_err(mounting("clone template"))?;
@@ -198,7 +201,7 @@ impl Roots {
         } else {
             Root::from(tree)
         };
-        self.attach(root.as_fd(), contents)?;
+        self.attach(root.as_fd(), python, contents)?;
         self.attach_own(root.as_fd(), contents, view)?;
         Ok(root)
     }
@@ -211,10 +214,11 @@ impl Roots {
     pub fn complete(
         &mut self,
         root: BorrowedFd<'_>,
+        python: &Python,
         contents: Contents<'_>,
         before: Limits,
     ) -> Result<(), RootError> {
-        self.attach(root, contents)?;
+        self.attach(root, python, contents)?;
         if view::Key::from(before) == view::Key::from(contents.limits) {
             return Ok(());
         }
@@ -230,7 +234,15 @@ impl Roots {
         self.layer(layer).map(Tree::into_fd)
     }
 
-    fn attach(&self, root: BorrowedFd<'_>, contents: Contents<'_>) -> Result<(), RootError> {
+    fn attach(
+        &self,
+        root: BorrowedFd<'_>,
+        python: &Python,
+        contents: Contents<'_>,
+    ) -> Result<(), RootError> {
+        if let Some(opt) = contents.opt {
+            self.attach_opt(root, python, opt)?;
+        }
         if let Some(packages) = contents.packages {
             let layer = self.layer(packages)?;
             layer.attach(root, "opt/python").map_err(mounting("attach packages"))?;
@@ -241,20 +253,38 @@ impl Roots {
         Ok(())
     }
 
+    /// Attaches a function's layers at `/opt`, with the guest above them: no layer takes its place.
+    fn attach_opt(
+        &self,
+        root: BorrowedFd<'_>,
+        python: &Python,
+        opt: &str,
+    ) -> Result<(), RootError> {
+        let (layers, guest) = (self.layer(opt)?, self.layer(&python.guest)?);
+        if self.way == RootMount::Detached {
+            // Both in one step: a process that lives in the root may look for the guest meanwhile.
+            guest.attach(layers.as_fd(), "lambswool").map_err(mounting("attach guest"))?;
+            return layers.attach(root, "opt").map_err(mounting("attach layers"));
+        }
+        layers.attach(root, "opt").map_err(mounting("attach layers"))?;
+        guest.attach(root, "opt/lambswool").map_err(mounting("attach guest"))
+    }
+
     fn make_staged(
         &self,
         template: BorrowedFd<'_>,
         stage: &Path,
+        python: &Python,
         contents: Contents<'_>,
         view: Tree,
     ) -> Result<Root, RootError> {
         let attached = self
-            .attach(template, contents)
+            .attach(template, python, contents)
             .and_then(|()| self.attach_own(template, contents, view));
         let cloned =
             attached.and_then(|()| Tree::clone_of(template, true).map_err(mounting("clone stage")));
         // Detached in any case: the stage must be as it was.
-        for path in ["var/task", "opt/python", "dev/shm", "tmp", "sys", RESOLVER] {
+        for path in ["var/task", "opt/python", "opt", "dev/shm", "tmp", "sys", RESOLVER] {
             let _ = unmount(stage.join(path), UnmountFlags::DETACH);
         }
         Ok(Root::from(cloned?))

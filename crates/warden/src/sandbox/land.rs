@@ -15,24 +15,31 @@ use crate::rootfs::scratch::resize_scratch;
 use crate::sandbox::record::Kind;
 use crate::state::Warden;
 
+/// The layers of a function.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed<'a> {
+    pub(crate) packages: Option<&'a str>,
+    pub(crate) code: &'a str,
+    pub(crate) opt: Option<&'a str>,
+}
+
 impl Warden {
     pub(crate) fn place_layers(
         &mut self,
         name: u64,
-        packages: Option<&str>,
-        code: &str,
+        Placed { packages, code, opt }: Placed<'_>,
         limits: Limits,
     ) -> CommandResult {
         let sandbox = self.find(name)?;
         let (uid, python, before) = (sandbox.uid, sandbox.python.clone(), sandbox.limits);
         let network = sandbox.network;
-        let contents = Contents { packages, code: Some(code), uid, network, limits };
+        let contents = Contents { packages, code: Some(code), opt, uid, network, limits };
         let root = sandbox.root.as_ref().map(|root| root.as_fd().try_clone_to_owned()).transpose();
         let root = root.map_err(kernel("share root"))?;
         let mut fds = Vec::new();
         match root {
             Some(root) => {
-                self.roots.complete(root.as_fd(), contents, before)?;
+                self.roots.complete(root.as_fd(), &python, contents, before)?;
                 if (limits.scratch_bytes, limits.scratch_inodes)
                     != (before.scratch_bytes, before.scratch_inodes)
                 {

@@ -10,7 +10,7 @@
 
 mod examine;
 pub(crate) mod identity;
-mod land;
+pub(crate) mod land;
 mod monitor;
 pub(crate) mod prepare;
 mod reap;

@@ -110,8 +110,8 @@ impl Warden {
         identity: Identity,
     ) -> Result<(Sandbox, WorkerEnds), CommandError> {
         let Identity { uid, namespace } = identity;
-        let Interpreter { python, packages, code, network, limits } = what;
-        let contents = Contents { packages, code, uid, network, limits };
+        let Interpreter { python, packages, code, opt, network, limits } = what;
+        let contents = Contents { packages, code, opt, uid, network, limits };
         let root = self.roots.make(&python, contents)?;
         let (output, written) = match role {
             Role::Instance => Some(output_pipe(uid)?).unzip(),
@@ -255,7 +255,8 @@ impl Warden {
         let Origin { python, network, .. } = parent;
         let late = self.host.late_mounts;
         let root = if derive || late {
-            let contents = Contents { packages, code: None, uid: ids.uid, network, limits };
+            let contents =
+                Contents { packages, code: None, opt: None, uid: ids.uid, network, limits };
             Some(self.roots.make(&python, contents)?)
         } else {
             None
@@ -347,6 +348,7 @@ pub(crate) struct Interpreter<'a> {
     pub(crate) python: Python,
     pub(crate) packages: Option<&'a str>,
     pub(crate) code: Option<&'a str>,
+    pub(crate) opt: Option<&'a str>,
     pub(crate) network: Network,
     pub(crate) limits: Limits,
 }

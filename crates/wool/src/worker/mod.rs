@@ -46,7 +46,7 @@ use platform::access::{Admitted, Issuer, Peer, Remote};
 use platform::control::Control;
 use platform::deploy::Deployer;
 use platform::deploy::builder::BuildSandboxes;
-use platform::functions::{Attachments, Function, FunctionReader, Registry};
+use platform::functions::{Attachments, Function, FunctionReader, LayerVersions, Registry};
 use platform::objects::Objects;
 
 /// A worker that listens and does not serve yet.
@@ -132,6 +132,7 @@ impl Worker {
             tokens,
             audit,
             attachments: Attachments::new(Arc::clone(&registry)),
+            layers: LayerVersions::new(Arc::clone(&registry)),
             functions: FunctionReader::new(Arc::clone(&registry), Arc::clone(&engine)),
             deployer: cases.deployer,
             invoker: cases.invoker,

@@ -5,6 +5,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
+use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use layers::Patience;
 use platform::access::Secret;
 use platform::deploy::progress::Progress;
 use platform::deploy::workshop::{
-    Admitted, Bundle, Files, Made, MakeError, Opened, SettingsFrom, Workshop,
+    Admitted, Bundle, Files, KeptLayer, Made, MakeError, Opened, SettingsFrom, Workshop,
 };
 use sandbox::fake::FakeProvider;
 use sandbox::{Kind, Limits, Network, PythonSpec, Reset};
@@ -234,6 +235,10 @@ impl Workshop for Words {
     ) -> Result<Made, MakeError> {
         Ok(Made { handler: handler(record), warnings: Vec::new() })
     }
+
+    fn keep_layer(&self, _: File) -> Result<KeptLayer, MakeError> {
+        Err(MakeError::Function { step: "layer", message: "it makes none".to_owned() })
+    }
 }
 
 /// Settings that are words.
@@ -259,6 +264,7 @@ pub fn manifest(word: impl Fn(&str) -> Option<String>) -> Manifest {
         binary: word("binary").is_some(),
         declared: false,
         told: None,
+        layers: Vec::new(),
         lambda: None,
     }
 }
@@ -281,6 +287,7 @@ pub fn handler(record: &VersionRecord) -> Handler {
         distributions: Arc::from([]),
         imports: Vec::new(),
         code: "code/1".parse().unwrap(),
+        opt: None,
         module: manifest.module,
         function: manifest.function,
         convention: manifest.convention,

@@ -1,10 +1,10 @@
 """The handler: its environment, its import and one call of it.
 
-`sys.path` is the code, what the function's `PYTHONPATH` names, the packages, the standard library:
-Lambda's order, so a file of the handler's own hides a module of the same name. What a package has
-added to it while a zygote imported it stands where it would, but behind the handler's own. What is
-found must not depend on what a zygote imported before: modules of such names which are loaded
-already are set aside first. A Python that the handler starts finds the same, and the packages'
+`sys.path` is the code, what the function's `PYTHONPATH` names, layers, the packages, the standard
+library: Lambda's order, so a file of the handler's own hides a module of the same name. What a
+package has added to it while a zygote imported it stands where it would, but behind the handler's
+own. What is found must not depend on what a zygote imported before: modules of such names which are
+loaded already are set aside first. A Python that the handler starts finds the same, and the packages'
 commands are in its `PATH`.
 
 An event is the JSON body's value; a call without a body gets `{}`, as Lambda's does. A result goes
@@ -109,6 +109,8 @@ def enter(
     the handler's own replace, `reserved` those that replace its own."""
     own = load["environment"]
     named = [entry for entry in own.get("PYTHONPATH", "").split(":") if entry]
+    if load.get("lambda"):
+        named += places.layered()
     path = [places.task, *named, places.packages]
     variables = places.variables()
     if usual:

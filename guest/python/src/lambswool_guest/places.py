@@ -1,6 +1,7 @@
 """The directories of a sandbox that the guest must know."""
 
 import sys
+from posix import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +37,16 @@ class Places:
         if options:
             sys.exit(f"not known: {' '.join(options)}")
         return cls(stdlib=stdlib, task=task, packages=packages, scratch=scratch)
+
+    def layered(self) -> list[str]:
+        """The second place where layers have packages, if they have any there."""
+        major, minor = sys.version_info[:2]
+        place = f"{self.packages}/lib/python{major}.{minor}/site-packages"
+        try:
+            stat(place)
+        except OSError:
+            return []
+        return [place]
 
     def path(self, named: "Iterable[str]") -> list[str]:
         """A handler's `sys.path`. Its own files stand first whatever a package has done, since it
