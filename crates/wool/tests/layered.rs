@@ -9,13 +9,13 @@ use std::time::Duration;
 use bundle::code::Bundle as Code;
 use bundle::manifest::{Declared, Overrides, Runtime};
 use engine::Handler;
-use function::{VersionRecord, WholeName};
+use function::{AttachedLayer, VersionRecord, WholeName};
 use layers::{Patience, Silent, Store};
 use packages::installer::Bounds;
 use platform::deploy::installer::Installer;
 use platform::deploy::pipeline::Layered;
 use platform::deploy::workshop::{
-    Admitted, Bundle, Files, MakeError, Packing, SettingsFrom, Workshop as _,
+    Admitted, Bundle, Files, KeptLayer, MakeError, Packing, SettingsFrom, Workshop as _,
 };
 use sandbox::wire::Convention;
 use sandbox::{Kind, Limits, Network, Reset};
@@ -144,8 +144,88 @@ fn what_a_deploy_says_instead_is_in_the_handler_and_in_what_is_told_of_it() {
     assert!(warning.contains("did you mean \"isolation\""), "{warning}");
 }
 
+/// The Python that this machine has: `3.12`.
+fn minor() -> String {
+    let python = layers::python::discover().next().unwrap().version;
+    python.rsplit_once('.').unwrap().0.to_owned()
+}
+
+/// A layer of these files, kept.
+fn kept_layer(files: &[(&str, &str)]) -> AttachedLayer {
+    let mut archive = zip::ZipWriter::new(tempfile::tempfile().unwrap());
+    for (name, text) in files {
+        archive.start_file(*name, zip::write::SimpleFileOptions::default()).unwrap();
+        archive.write_all(text.as_bytes()).unwrap();
+    }
+    let mut archive = archive.finish().unwrap();
+    archive.rewind().unwrap();
+    let KeptLayer { bundle, bytes } = workshop().keep_layer(archive).unwrap();
+    AttachedLayer { arn: "arn".to_owned(), code_size: 1, bytes, bundle }
+}
+
+#[test]
+fn layers_are_merged_in_their_order_once_and_made_again_from_the_record() {
+    let first = kept_layer(&[("python/a.py", "X = 1\n"), ("python/b.py", "X = 1\n")]);
+    let second = kept_layer(&[("python/b.py", "X = 2\n"), ("bin/tool", "t")]);
+    let files = [("pkg/web.py", "def run(event, context): ...\n")];
+    let make = |layers: &[&AttachedLayer]| {
+        let layers = layers.iter().map(|layer| (*layer).clone()).collect();
+        make_declared_over(&files, &minor(), |declared| declared.layers = layers).unwrap()
+    };
+    let made = make(&[&first, &second]);
+    let place = |version: &Version| {
+        state().join("layers").join(version.handler.opt.as_ref().unwrap().as_path())
+    };
+    let read =
+        |version: &Version, name: &str| std::fs::read_to_string(place(version).join(name)).unwrap();
+    assert_eq!(
+        (read(&made, "python/a.py"), read(&made, "python/b.py")),
+        ("X = 1\n".into(), "X = 2\n".into())
+    );
+    assert!(place(&made).join("python/__pycache__").is_dir());
+    let other = make(&[&second, &first]);
+    assert_ne!(place(&other), place(&made));
+    assert_eq!(read(&other, "python/b.py"), "X = 1\n");
+    assert!(!made.handler.import_cache);
+    std::fs::remove_dir_all(place(&made)).unwrap();
+    assert_eq!(make_again(&made.record).unwrap(), made.handler);
+    assert_eq!(read(&made, "python/b.py"), "X = 2\n");
+}
+
+#[test]
+fn a_layer_whose_kept_files_are_gone_or_changed_is_told() {
+    let layer = kept_layer(&[("python/gone.py", "")]);
+    let kept = state().join(format!("bundles/{}.tar", layer.bundle));
+    std::fs::write(&kept, "torn").unwrap();
+    let files = [("pkg/web.py", "")];
+    for words in ["changed on disk", "are gone"] {
+        let layers = vec![layer.clone()];
+        let made = make_declared_over(&files, &minor(), |declared| declared.layers = layers);
+        let error = made.err().unwrap().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn a_machine_has_no_layers() {
+    let layers = vec![kept_layer(&[("python/a.py", "")])];
+    let made = make_declared_over(&[("pkg/web.py", "")], &minor(), |declared| {
+        (declared.kind, declared.layers) = (Kind::Microvm, layers);
+    });
+    let error = made.err().unwrap().to_string();
+    assert!(error.contains("layers are for containers"), "{error}");
+}
+
 /// The deploy of a function with these files, of which none says anything.
 fn make_declared(files: &[(&str, &str)], python: &str) -> Result<Version, MakeError> {
+    make_declared_over(files, python, |_| {})
+}
+
+fn make_declared_over(
+    files: &[(&str, &str)],
+    python: &str,
+    change: impl FnOnce(&mut Declared),
+) -> Result<Version, MakeError> {
     let (folder, mut archive) = (tempfile::tempdir().unwrap(), Vec::new());
     for (name, text) in files {
         let path = folder.path().join(name);
@@ -154,7 +234,7 @@ fn make_declared(files: &[(&str, &str)], python: &str) -> Result<Version, MakeEr
     }
     let store = Store::open(&state()).unwrap();
     Code::from_dir(&store, folder.path()).unwrap().pack(&mut archive).unwrap();
-    let declared = Declared {
+    let mut declared = Declared {
         handler: "pkg/web.run".to_owned(),
         python: python.to_owned(),
         kind: Kind::Container,
@@ -169,13 +249,13 @@ fn make_declared(files: &[(&str, &str)], python: &str) -> Result<Version, MakeEr
         layers: Vec::new(),
         runtime: Some(Runtime { name: format!("python{python}"), json_level: None }),
     };
+    change(&mut declared);
     make_of(Packing::Tar, &archive, SettingsFrom::Declared(Box::new(declared)))
 }
 
 #[test]
 fn a_declared_version_is_made_of_any_code_and_made_again_without_reading_it() {
-    let python = layers::python::discover().next().unwrap().version;
-    let minor = python.rsplit_once('.').unwrap().0;
+    let minor = &*minor();
     let files = [
         ("pkg/web.py", "def run(event, context\n"),
         ("numpy/__init__.py", "value = 1\n"),

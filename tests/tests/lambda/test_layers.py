@@ -5,9 +5,11 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
+import urllib.request
 import zipfile
 from pathlib import Path
 
@@ -173,7 +175,7 @@ def test_what_is_no_layer_is_refused():
                       VersionNumber=1)
     with refused("ValidationException", 400, "arn"):
         service.get_layer_version_by_arn(Arn=LAYER + layer)
-    with refused("ResourceNotFoundException", 404, gone):
+    with refused("ValidationException", 400, f"{layer}:0"):
         service.get_layer_version_by_arn(Arn=f"{LAYER}{layer}:0")
 
     def wrong(content, **said):
@@ -214,7 +216,7 @@ def test_a_function_imports_and_runs_what_its_layer_has():
         {
             **says("from a layer"),
             "python/lib/python3.11/site-packages/deep.py": "SAYS = 'deep'\n",
-            "bin/tool": "#!/bin/sh\necho tool $1\n",
+            "bin/tool": "#!/usr/bin/python3\nimport sys\nprint('tool', sys.argv[1])\n",
             "data/words.txt": "words",
             "config.json": "{}",
         },
@@ -339,6 +341,31 @@ def test_a_function_keeps_a_layer_that_was_removed():
     assert call(service, called)[0] == "still here"
 
 
+def test_lost_layers_are_made_again_and_what_is_used_stays():
+    layer = publish(says("made again"))
+    called = create(service, IMPORTS, Layers=[layer["LayerVersionArn"]])
+    assert call(service, called)[0] == "made again"
+    service.delete_layer_version(
+        LayerName=layer["LayerArn"].rpartition(":")[2], VersionNumber=layer["Version"]
+    )
+    unused = publish(says("used by none"))["LayerVersionArn"]
+    url, key = os.environ["AWS_ENDPOINT_URL_LAMBDA"], os.environ["AWS_SESSION_TOKEN"]
+    prune = urllib.request.Request(
+        f"{url}/v1/packages/prune", method="POST", headers={"Authorization": f"Bearer {key}"}
+    )
+    with urllib.request.urlopen(prune) as pruned:
+        assert pruned.status == 200
+    made = Path(os.environ["WOOL_LOG"]).parent / "layers" / "opt"
+    assert call(service, called)[0] == "made again"
+    for directory in made.iterdir():
+        if directory.is_dir():
+            shutil.rmtree(directory)
+    service.update_function_configuration(FunctionName=called, Timeout=4)
+    assert call(service, called)[0] == "made again"
+    service.update_function_configuration(FunctionName=called, Layers=[unused])
+    assert call(service, called)[0] == "used by none"
+
+
 def test_layers_that_no_function_can_have_are_refused():
     layer = name("l")
     versions = [arn(says("x"), layer=layer), arn(says("y"), layer=layer)]
@@ -385,7 +412,7 @@ def test_a_function_and_its_layers_are_no_larger_than_the_service_allows():
     with refused("InvalidParameterValueException", 400, "combined with layers exceeds") as _:
         create(service, Layers=halves)
     called = create(service, Layers=halves[:1])
-    words = f"exceeds the maximum allowed size of {MOST} bytes. The actual size is {MOST + 45} bytes."
+    words = f"exceeds the maximum allowed size of {MOST} bytes. The actual size is {MOST + 46} bytes."
     with refused("InvalidParameterValueException", 400, words):
         service.update_function_configuration(FunctionName=called, Layers=halves)
     assert call(service, called, 1) == 1
@@ -406,9 +433,8 @@ def test_no_layer_takes_the_place_of_what_runs_a_function():
         }
     )
     source = """
-import os, sys
+import os
 def handler(event, context):
-    guest = sys.modules["lambswool_guest.handler"].__file__
     tried = []
     for path in ("/opt/x", "/opt/lambswool/x", "/opt/python/x"):
         try:
@@ -416,14 +442,19 @@ def handler(event, context):
             tried.append("written")
         except OSError as error:
             tried.append(error.errno)
-    return [guest, tried, sorted(os.listdir("/opt"))]
+    if event:
+        raise KeyError(event)
+    return [os.listdir("/opt/lambswool"), tried, sorted(os.listdir("/opt"))]
 """
     called = create(service, source, Layers=[layer])
     for _ in range(2):
         guest, tried, there = call(service, called)
-        assert guest.startswith("/opt/lambswool/"), guest
+        assert "instance.pyc" in guest
         assert tried == [30, 30, 30]
         assert there == ["Lambswool", "lambswool", "lib", "python"]
+        # What the guest needs for a failure, it reads now.
+        failed = json.loads(service.invoke(FunctionName=called, Payload=b"1")["Payload"].read())
+        assert failed["errorType"] == "KeyError"
     log = Path(os.environ["WOOL_LOG"])
     assert not any("EVIL RAN" in path.read_text() for path in log.rglob("*") if path.is_file())
 

@@ -42,6 +42,8 @@ fn attached(call: &Call, arn: &str, layer: &LayerRef) -> Result<AttachedLayer, F
     let row = number.and_then(|number| call.app.layers.show(&permit, number));
     let row = row.ok_or_else(missing)?;
     let code_size = Kept::of(&row)?.code_size;
+    // A number may be written in more than one way.
+    let arn = call.place.layer_version_arn(row.layer.name(), row.number.into());
     let (bytes, bundle) = (row.version.bytes, row.version.bundle.clone());
-    Ok(AttachedLayer { arn: arn.to_owned(), code_size, bytes, bundle })
+    Ok(AttachedLayer { arn, code_size, bytes, bundle })
 }

@@ -163,8 +163,7 @@ struct AskedList {
 }
 
 impl AskedList {
-    /// Whether a version says that it is for what is asked for. One that names no architecture is for each, as one without
-    /// runtimes is for none that is named: the service's own rules.
+    /// Whether a version says that it is for what is asked for.
     fn fits(&self, kept: &Kept) -> bool {
         let says = |asked: &Option<String>, said: &Option<Vec<String>>| match asked {
             None => true,
