@@ -90,6 +90,12 @@ pub struct AttachedLayer {
     pub bytes: u64,
     /// The digest of its files.
     pub bundle: BundleDigest,
+    /// Modules that it brings, by their names at the top.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub modules: Vec<String>,
+    /// Whether its code imports packages that AWS's own runtimes have, and brings none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub uses_runtime_set: bool,
 }
 
 #[cfg(test)]

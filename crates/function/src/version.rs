@@ -162,8 +162,14 @@ mod tests {
             |record| record.manifest.environment.clear(),
             |record| record.lock = None,
             |record| {
-                let (arn, bundle) = (String::new(), blake3::hash(b"layer").into());
-                record.manifest.layers.push(AttachedLayer { arn, code_size: 1, bytes: 1, bundle });
+                record.manifest.layers.push(AttachedLayer {
+                    arn: String::new(),
+                    code_size: 1,
+                    bytes: 1,
+                    bundle: blake3::hash(b"layer").into(),
+                    modules: Vec::new(),
+                    uses_runtime_set: false,
+                });
             },
             |record| record.lock.as_mut().unwrap().direct.clear(),
         ];

@@ -110,7 +110,7 @@ pub struct InstanceSpec {
     pub packages: Option<Layer>,
     /// The handler's code, as `/var/task`.
     pub code: Layer,
-    /// Its layers, as `/opt`, where the guest's files and the packages lie above them.
+    /// Its layers, as `/opt`, where the guest's files lie above them. They have its packages, too: [`Self::packages`] is none then.
     pub opt: Option<Layer>,
     /// The network class: must equal its zygote's.
     pub network: Network,

@@ -18,6 +18,8 @@ pub(crate) const MIGRATION: &str = "CREATE TABLE layers (
          published INTEGER NOT NULL,
          bundle    TEXT NOT NULL,
          bytes     INTEGER NOT NULL,
+         modules   TEXT NOT NULL,
+         uses_set  INTEGER NOT NULL,
          text      TEXT NOT NULL,
          policy    TEXT,
          PRIMARY KEY (tenant, name, number)
@@ -36,7 +38,7 @@ impl Layers for SqliteFunctions {
         version: &LayerVersion,
     ) -> Result<u32, StoreError> {
         let failed = unwritable(STORE);
-        let LayerVersion { published, bundle, bytes, text } = version;
+        let LayerVersion { published, bundle, bytes, modules, uses_runtime_set, text } = version;
         let (tenant, name) = (layer.tenant(), layer.name());
         let transaction = self.disk.transaction().map_err(failed)?;
         let sql = "INSERT INTO layer_numbers (tenant, name, last) VALUES (?1, ?2, 1)
@@ -44,11 +46,27 @@ impl Layers for SqliteFunctions {
                    RETURNING last";
         let number = transaction.query_row(sql, [tenant, name], |row| row.get(0));
         let number: u32 = number.map_err(failed)?;
-        let sql = "INSERT INTO layers (tenant, name, number, published, bundle, bytes, text)
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+        let sql = "INSERT INTO layers 
+                       (tenant, name, number, published, bundle, bytes, modules, uses_set, text)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
         let bytes = i64::try_from(*bytes).unwrap_or(i64::MAX);
         let (published, bundle) = (to_millis(*published), bundle.as_str());
-        let row = params![tenant, name, number, published, bundle, bytes, text];
+        let modules = serde_json::to_string(modules).map_err(|source| StoreError::Database {
+            store: STORE,
+            step: "cannot be written",
+            source: source.into(),
+        })?;
+        let row = params![
+            tenant,
+            name,
+            number,
+            published,
+            bundle,
+            bytes,
+            modules,
+            uses_runtime_set,
+            text
+        ];
         transaction.execute(sql, row).map_err(failed)?;
         transaction.commit().map_err(failed)?;
         Ok(number)
@@ -73,7 +91,8 @@ impl Layers for SqliteFunctions {
 
     fn layers(&self) -> Result<Vec<LayerRow>, StoreError> {
         let failed = unreadable(STORE);
-        let sql = "SELECT tenant, name, number, published, bundle, bytes, text, policy
+        let sql = "SELECT tenant, name, number, published, bundle, bytes, modules, uses_set, text,
+                          policy
                    FROM layers ORDER BY tenant, name, number";
         let mut statement = self.disk.prepare(sql).map_err(failed)?;
         let rows = statement.query_map([], |row| Ok(read_layer(row))).map_err(failed)?;
@@ -100,9 +119,12 @@ fn read_layer(row: &Row<'_>) -> Result<LayerRow, StoreError> {
             .try_into()
             .map_err(|error: function::DigestError| odd("bundle", error.to_string()))?,
         bytes: u64::try_from(bytes).map_err(|error| odd("bytes", error.to_string()))?,
-        text: text(6)?,
+        modules: serde_json::from_str(&text(6)?)
+            .map_err(|error| odd("modules", error.to_string()))?,
+        uses_runtime_set: row.get(7).map_err(failed)?,
+        text: text(8)?,
     };
     let number = row.get(2).map_err(failed)?;
-    let policy = row.get(7).map_err(failed)?;
+    let policy = row.get(9).map_err(failed)?;
     Ok(LayerRow { layer, number, version, policy })
 }

@@ -16,6 +16,10 @@ pub struct LayerVersion {
     pub bundle: BundleDigest,
     /// Bytes of its files.
     pub bytes: u64,
+    /// Modules that it brings, by their names at the top.
+    pub modules: Vec<String>,
+    /// Whether its code imports packages that AWS's own runtimes have, and brings none.
+    pub uses_runtime_set: bool,
     /// What its author says of it: a text that the store does not read, JSON as a rule.
     pub text: String,
 }

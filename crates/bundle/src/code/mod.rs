@@ -29,7 +29,7 @@ use layers::{FileError, RunError, Store, bytecode};
 use sandbox::Layer;
 use thiserror::Error;
 
-pub use opt::{RESERVED, make_opt};
+pub use opt::{RESERVED, make_opt, modules_of_layer};
 use writer::Writer;
 pub use writer::skipped;
 

@@ -4,6 +4,7 @@ use function::{AttachedLayer, MAX_LAYERS};
 use lambda_api::Fault;
 use lambda_api::arn::LayerRef;
 use platform::access::to;
+use store::LayerVersion;
 
 use super::call::Call;
 use super::layers::{self, Kept};
@@ -44,6 +45,6 @@ fn attached(call: &Call, arn: &str, layer: &LayerRef) -> Result<AttachedLayer, F
     let code_size = Kept::of(&row)?.code_size;
     // A number may be written in more than one way.
     let arn = call.place.layer_version_arn(row.layer.name(), row.number.into());
-    let (bytes, bundle) = (row.version.bytes, row.version.bundle.clone());
-    Ok(AttachedLayer { arn, code_size, bytes, bundle })
+    let LayerVersion { bytes, bundle, modules, uses_runtime_set, .. } = row.version.clone();
+    Ok(AttachedLayer { arn, code_size, bytes, bundle, modules, uses_runtime_set })
 }

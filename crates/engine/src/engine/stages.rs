@@ -229,7 +229,8 @@ impl Engine {
             kind: handler.kind,
             reset: handler.reset,
             python: handler.python.clone(),
-            packages: handler.packages.clone(),
+            // The directory of its layers has them, too.
+            packages: handler.packages.clone().filter(|_| handler.opt.is_none()),
             code: handler.code.clone(),
             opt: handler.opt.clone(),
             network: handler.network,

@@ -26,8 +26,11 @@ impl Deployer {
         self.registry.check_room_for_layer(&layer)?;
         let (workshop, registry) = (Arc::clone(&self.workshop), Arc::clone(&self.registry));
         let work = tokio::task::spawn_blocking(move || {
-            let KeptLayer { bundle, bytes } = workshop.keep_layer(archive)?;
-            let version = LayerVersion { published: now(), bundle, bytes, text };
+            let KeptLayer { bundle, bytes, modules, uses_runtime_set } =
+                workshop.keep_layer(archive)?;
+            let published = now();
+            let version =
+                LayerVersion { published, bundle, bytes, modules, uses_runtime_set, text };
             let published = registry.publish_layer(&layer, version)?;
             // Until it is recorded.
             drop(turn);

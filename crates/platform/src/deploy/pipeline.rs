@@ -248,7 +248,7 @@ impl Layered {
         }
         check_layers(&manifest, opened.code.bytes)?;
         let is_of_aws = manifest.lambda.is_some();
-        let lock = if is_of_aws && runtime_set::is_used(opened.code.path()) {
+        let lock = if is_of_aws && uses_runtime_set(&opened, &manifest.layers) {
             manifest.requirements = vec![runtime_set::REQUIREMENT.to_owned()];
             self.lock(&opened, &manifest.requirements, patience, progress).unwrap_or_else(|error| {
                 manifest.requirements.clear();
@@ -291,14 +291,19 @@ impl Layered {
         }
     }
 
-    /// The directory that layers make together; none of none.
-    fn opt(&self, layers: &[AttachedLayer], base: &Base) -> Result<Option<Layer>, MakeError> {
+    /// The directory that layers make together, with packages if there are any; none of no layers.
+    fn opt(
+        &self,
+        layers: &[AttachedLayer],
+        packages: Option<&Layer>,
+        base: &Base,
+    ) -> Result<Option<Layer>, MakeError> {
         if layers.is_empty() {
             return Ok(None);
         }
         let digests: Vec<_> = layers.iter().map(|layer| &layer.bundle).collect();
         let unpack = |digest: &BundleDigest| self.kept(digest).map_err(OptError::Make);
-        match code::make_opt(&self.store, base, &digests, unpack) {
+        match code::make_opt(&self.store, base, &digests, packages, unpack) {
             Ok(layer) => Ok(Some(layer)),
             Err(OptError::Make(error)) => Err(error),
             Err(OptError::Code(error)) => Err(machine("layers", &error)),
@@ -315,9 +320,11 @@ impl Layered {
             return Err(function("layer", &LayerTooLarge));
         }
         let (bundle, bytes) = (layer.digest(), layer.bytes);
+        let modules = code::modules_of_layer(layer.path());
         let kept = self.bundles.put(&bundle, &mut |archive| layer.pack(archive));
         kept.map_err(|error| machine("bundle", &error))?;
-        Ok(KeptLayer { bundle, bytes })
+        let uses_runtime_set = runtime_set::is_used(&layer.path().join("python"));
+        Ok(KeptLayer { bundle, bytes, modules, uses_runtime_set })
     }
 
     /// The kept bundle of a version, opened as it was when it was admitted.
@@ -351,7 +358,8 @@ impl Layered {
         }
         let Opened { code, base, .. } = opened;
         let code = code.seal(&self.store, &base).map_err(|error| machine("code", &error))?;
-        let opt = self.opt(&manifest.layers, &base)?;
+        let set = packages.as_ref().map(|packages| &packages.layer);
+        let opt = self.opt(&manifest.layers, set, &base)?;
         let guest = guest::install(&self.store, &base, &self.guest)
             .map_err(|error| machine("guest", &error))?;
         let distributions = packages.as_ref().map(shelf::distributions).unwrap_or_default();
@@ -376,9 +384,7 @@ impl Layered {
             binary: manifest.binary,
             environment: manifest.environment,
             sets: manifest.sets,
-            import_cache: manifest.import_cache
-                && precedence.conflict.is_none()
-                && manifest.layers.is_empty(),
+            import_cache: manifest.import_cache && precedence.conflict.is_none(),
             own: precedence.own,
             clashes: precedence.clashes,
             limits: manifest.limits,
@@ -426,6 +432,16 @@ impl Workshop for Layered {
     }
 }
 
+/// Whether its code or its layers' imports what AWS's own runtimes have, and none of its layers brings that.
+fn uses_runtime_set(opened: &Opened, layers: &[AttachedLayer]) -> bool {
+    let brings = |layer: &AttachedLayer| {
+        layer.modules.iter().any(|module| module == runtime_set::REQUIREMENT)
+    };
+    let uses = runtime_set::is_used(opened.code.path())
+        || layers.iter().any(|layer| layer.uses_runtime_set);
+    uses && !layers.iter().any(brings)
+}
+
 /// Refuses layers that a function cannot have.
 fn check_layers(manifest: &Manifest, code_bytes: u64) -> Result<(), MakeError> {
     let layers = &manifest.layers;
@@ -466,7 +482,8 @@ fn precedence(opened: &Opened, manifest: &Manifest, packages: Option<&Packages>)
     let python_path = manifest.environment.get("PYTHONPATH").map_or("", String::as_str);
     let modules = packages.wheels.iter().flat_map(|wheel| &wheel.modules);
     let (root, clashes) = (opened.code.path(), &packages.clashes);
-    Precedence::of(root, python_path, &opened.standard, modules, clashes)
+    let layers = manifest.layers.iter().flat_map(|layer| layer.modules.iter().cloned());
+    Precedence::of(root, python_path, layers, &opened.standard, modules, clashes)
 }
 
 fn unreadable(error: ManifestError) -> MakeError {

@@ -1,7 +1,7 @@
 //! Where a function and a zygote with its packages would import different files under one name.
 //!
 //! ```text
-//!   a function looks in   its code, what its PYTHONPATH names │ its packages                       │ Python's library
+//!   a function looks in   its code, PYTHONPATH, its layers    │ its packages                       │ Python's library
 //!   a zygote looks in                                         │ those of them that it has imported │ Python's library
 //! ```
 //! Where both find something, and not the same, what the zygote has loaded is not the function's. Such a function comes from zygotes
@@ -34,11 +34,12 @@ pub(crate) struct Precedence {
 }
 
 impl Precedence {
-    /// Of a function with its code in `root`, its `PYTHONPATH` and its packages' modules and clashes, on a Python that has
+    /// Of a function with its code in `root`, its `PYTHONPATH`, modules of its layers, and its packages' modules and clashes, on a Python that has
     /// `standard` modules.
     pub(crate) fn of<'a>(
         root: &Path,
         python_path: &str,
+        of_layers: impl Iterator<Item = String>,
         standard: &BTreeSet<String>,
         modules: impl Iterator<Item = &'a String>,
         clashes: &[Clash],
@@ -47,6 +48,7 @@ impl Precedence {
         let own: BTreeSet<String> = std::iter::once(root.to_owned())
             .chain(named)
             .flat_map(|it| code::modules(&it))
+            .chain(of_layers)
             .collect();
         let locked: BTreeSet<String> = modules.map(|module| first(module)).collect();
         let of_python = |name: &&String| standard.contains(*name);
@@ -105,7 +107,7 @@ mod tests {
         }
         let standard = ["ipaddress", "calendar", "test"].map(str::to_owned).into();
         let modules: Vec<String> = modules.iter().map(|module| (*module).to_owned()).collect();
-        Precedence::of(root.path(), path, &standard, modules.iter(), &[])
+        Precedence::of(root.path(), path, std::iter::empty(), &standard, modules.iter(), &[])
     }
 
     #[test]
@@ -170,7 +172,14 @@ mod tests {
             clash("LICENSE", "c", "d"),
         ];
         let none = BTreeSet::new();
-        let found = Precedence::of(Path::new("/nowhere"), "", &none, none.iter(), &clashes);
+        let found = Precedence::of(
+            Path::new("/nowhere"),
+            "",
+            std::iter::empty(),
+            &none,
+            none.iter(),
+            &clashes,
+        );
         assert_eq!(found.clashes, [("pyjwt".to_owned(), "jwt".to_owned())]);
     }
 }

@@ -124,6 +124,10 @@ pub struct KeptLayer {
     pub bundle: BundleDigest,
     /// Their bytes.
     pub bytes: u64,
+    /// Modules that they are of, by their names at the top.
+    pub modules: Vec<String>,
+    /// Whether they import packages that AWS's own runtimes have, and are of none themselves.
+    pub uses_runtime_set: bool,
 }
 
 /// Why no version was made.

@@ -188,7 +188,9 @@ mod tests {
 
     fn version() -> LayerVersion {
         let published = SystemTime::UNIX_EPOCH;
-        LayerVersion { published, bundle: blake3::hash(b"l").into(), bytes: 1, text: "{}".into() }
+        let bundle = blake3::hash(b"l").into();
+        let (modules, uses_runtime_set, text) = (Vec::new(), false, "{}".into());
+        LayerVersion { published, bundle, bytes: 1, modules, uses_runtime_set, text }
     }
 
     #[test]

@@ -252,6 +252,8 @@ pub fn the_bundles_of_all_versions_are_told<B: Backend>() {
             code_size: 0,
             bytes: 0,
             bundle: blake3::hash(format!("layer {content}").as_bytes()).into(),
+            modules: Vec::new(),
+            uses_runtime_set: false,
         }];
         FunctionRow { current: Arc::new(version), updated: at(number) }
     };
