@@ -27,10 +27,11 @@ fn the_command_line_page_has_every_command_and_option() {
 
 /// What differs from the service, of operations that are answered.
 const DIFFERENCES: &[(&str, &str)] = &[
+    ("AddLayerVersionPermission", "kept and shown, and gives no rights: tokens do"),
     ("AddPermission", "kept and shown, and gives no rights: tokens do"),
     (
         "CreateFunction",
-        "no layers, images, VPC or file systems; code in S3 where the operator names a store; answers when the function is active",
+        "no images, VPC or file systems; code in S3 where the operator names a store; answers when the function is active",
     ),
     (
         "CreateEventSourceMapping",
@@ -42,6 +43,11 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("GetAccountSettings", "concurrency is the number of sandboxes that the worker may have"),
     ("GetFunction", "`Code.Location` is the worker, and no archive can be fetched there"),
     ("GetFunctionCodeSigningConfig", "no function has one"),
+    (
+        "GetLayerVersion",
+        "of the token's tenant; `Content.Location` is the worker, and no archive can be fetched there",
+    ),
+    ("GetLayerVersionByArn", "as `GetLayerVersion`"),
     ("Invoke", "a client that hangs up ends the call"),
     ("InvokeWithResponseStream", "a Python generator yields the parts"),
     ("ListFunctions", "also functions that `wool deploy` made"),
@@ -59,6 +65,10 @@ const DIFFERENCES: &[(&str, &str)] = &[
         "of half of the worker's sandboxes, shared out among tenants; `AWS_LAMBDA_INITIALIZATION_TYPE` stays `on-demand`",
     ),
     ("PutRuntimeManagementConfig", "`Auto` alone"),
+    (
+        "PublishLayerVersion",
+        "content in S3 where the operator names a store; no links, no folder `lambswool`",
+    ),
     ("PublishVersion", "a function has up to 1000 published versions"),
     ("TagResource", "functions alone"),
     ("UpdateEventSourceMapping", "the mapping stays with its function"),
