@@ -15,7 +15,7 @@ fn version(content: &str, time: u64) -> LayerVersion {
         bundle: blake3::hash(content.as_bytes()).into(),
         bytes: 1 << 40,
         modules: vec!["b".to_owned(), "gr\u{fc}n".to_owned()],
-        uses_runtime_set: time % 2 == 0,
+        uses_runtime_set: time.is_multiple_of(2),
         text: format!("{content} gr\u{fc}\u{df} \0"),
     }
 }

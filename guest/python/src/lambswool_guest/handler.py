@@ -4,8 +4,8 @@
 library: Lambda's order, so a file of the handler's own hides a module of the same name. What a
 package has added to it while a zygote imported it stands where it would, but behind the handler's
 own. What is found must not depend on what a zygote imported before: modules of such names which are
-loaded already are set aside first. A Python that the handler starts finds the same, and the packages'
-commands are in its `PATH`.
+loaded already are set aside first. A Python that the handler starts finds the same, and the
+packages' commands are in its `PATH`.
 
 An event is the JSON body's value; a call without a body gets `{}`, as Lambda's does. A result goes
 back as JSON. A `binary` handler gets the body's bytes and may return bytes, text, or either with
