@@ -181,7 +181,7 @@ def test_what_is_no_layer_is_refused():
     def wrong(content, **said):
         return service.publish_layer_version(LayerName=layer, Content=content, **said)
 
-    with refused("InvalidParameterValueException", 400, "S3 is not supported"):
+    with refused("InvalidParameterValueException", 400, "no store of objects"):
         wrong({"S3Bucket": "bucket", "S3Key": "key"})
     with refused("InvalidParameterValueException", 400, "provide a source"):
         wrong({})

@@ -5,7 +5,7 @@ import os
 import boto3
 import pytest
 from botocore.config import Config
-from service import archive, call, client, create, refused
+from service import archive, call, client, create, name, refused
 
 service = client()
 INVALID = ("InvalidParameterValueException", 400)
@@ -40,6 +40,20 @@ def test_code_is_fetched_from_where_the_request_says(store):
     body = store.get_object(Bucket="code", Key=place["S3Key"])["Body"].read()
     sent = service.update_function_code(FunctionName=called, ZipFile=body)
     assert (sent["CodeSha256"], sent["CodeSize"]) == (updated["CodeSha256"], updated["CodeSize"])
+
+
+def test_a_layer_is_fetched_from_there_too(store):
+    store.put_object(Bucket="code", Key="l.zip", Body=archive(python__shared="SAYS = 'stored'\n"))
+    place = {"S3Bucket": "code", "S3Key": "l.zip"}
+    layer = service.publish_layer_version(LayerName=name("l"), Content=place)
+    source = "import shared\ndef handler(event, context): return shared.SAYS"
+    called = create(service, source, Layers=[layer["LayerVersionArn"]])
+    assert call(service, called) == "stored"
+    with refused(*INVALID, "NoSuchKey"):
+        missing = place | {"S3Key": "missing"}
+        service.publish_layer_version(LayerName=name("l"), Content=missing)
+    with refused(*INVALID, "for the default tenant alone"):
+        client(os.environ["OTHERS_TOKEN"]).publish_layer_version(LayerName="l", Content=place)
 
 
 def test_what_is_not_there_or_no_archive_is_told_in_the_services_words(store):

@@ -62,7 +62,7 @@ pub(super) async fn publish(mut call: Call) -> Result<Answer, Fault> {
     let asked: AskedPublish = call.read()?;
     let layer = named(&call, &asked.layer_name)?;
     let permit = permit::<to::PublishLayer>(&call, &layer.name)?;
-    let archive = asked.content.archive(&call).await?;
+    let archive = asked.content.archive(&call, &permit).await?;
     call.forget_body();
     let kept = Kept {
         code_sha256: archive.sha256.clone(),
