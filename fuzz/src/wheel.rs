@@ -34,6 +34,11 @@ fn unpacked(bytes: &[u8]) {
         for name in ["METADATA", "RECORD"] {
             fs::write(info.join(name), parts.next().unwrap_or_default()).expect("there is room");
         }
+        fs::write(info.join("WHEEL"), "").expect("there is room");
+        let brought = packages::bundled::recognise(root, "app").expect("its files are there");
+        for path in brought.leaving() {
+            assert!(path.starts_with("pack-1.0.dist-info/"), "{path:?} is no file of it");
+        }
         if let Ok(found) = fuzzed::distribution(root) {
             let (name, version) = found.expect("there is a directory of metadata");
             let plain =

@@ -47,7 +47,7 @@ mod wheel_file;
 
 pub use build_error::{BuildError, SandboxError};
 pub use install::{
-    Clash, InstallError, Packages, Set, Verdict, ViewError, Wheel, install, is_noise, verify, view,
-    view_of,
+    Clash, InstallError, Packages, Set, Verdict, ViewError, Wheel, bundled, install, is_noise,
+    verify, view, view_of,
 };
 pub use wheel_file::WheelError;

@@ -100,6 +100,12 @@ pub enum InstallError {
         /// The wheel's file name.
         wheel: String,
     },
+    /// A broken wheel that came with a function's files, and from no index.
+    #[error("{wheel} is broken, and came with a function's own files: deploy that function anew")]
+    OfBundle {
+        /// The wheel's file name.
+        wheel: String,
+    },
     /// What is fetched in a broken wheel's stead is not the same.
     #[error(
         "{wheel} is broken, and what the index gives now is another wheel; deploy its functions anew"

@@ -28,7 +28,7 @@ use toml::Table;
 use super::error::InstallError;
 use super::inventory::Inventory;
 use super::wheel::{self, FORMAT, KIND, Locked, Wheel};
-use super::{imports, scripts};
+use super::{imports, programs, scripts};
 use crate::installer::{Builder, Installer, Site};
 use crate::lock;
 use crate::project::{self, Project};
@@ -84,10 +84,11 @@ impl<'a> Fetcher<'a> {
         let place = locked.place(&wheel);
         if let Some(there) = Wheel::find(self.store, &wheel.id) {
             there.remember(self.store, place)?;
-            if wheel.built.is_some() || there.built.is_none() {
+            let fetches_as_well = wheel.built.is_some() || there.built.is_none();
+            if fetches_as_well && !there.is_of_bundle() {
                 return Ok(Some(there));
             }
-            // The very same was built before: now a hash vouches for it.
+            // The very same was built before, or came with a bundle: now a hash vouches for it.
             let wheel = Wheel { extent: there.extent, ..wheel };
             wheel.tell(self.store)?;
             return Ok(Some(wheel));
@@ -105,6 +106,9 @@ impl<'a> Fetcher<'a> {
     /// Fetches a wheel that is there once more and puts the new directory in the place of the old one, which stays for
     /// the sandboxes that run from it.
     pub(super) fn again(&self, broken: &Wheel) -> Result<(), InstallError> {
+        if broken.is_of_bundle() {
+            return Err(InstallError::OfBundle { wheel: broken.id.clone() });
+        }
         let wheels = self.store.kind(KIND);
         let _alone = staging::lock(&wheels, &broken.id)?;
         let staging = Staging::begin(&wheels, &format!("new-{}", broken.id))?;
@@ -127,38 +131,11 @@ impl<'a> Fetcher<'a> {
         let sources = sources.for_finding();
         self.installer.indexes().admit(&[requirement.to_owned()], &sources)?;
         let built = self.unpack(root, requirement, &sources)?;
-        let failed = |action| {
-            move |reason: io::Error| match reason.kind() {
-                io::ErrorKind::InvalidData | io::ErrorKind::AlreadyExists => {
-                    InstallError::Unreadable { requirement: named(requirement), reason }
-                }
-                _ => FileError::at(action, root)(reason).into(),
-            }
+        let Some(unpacked) = Unpacked::of(root, self.base, &named(requirement))? else {
+            return Ok(None);
         };
-        let found = imports::read(root).map_err(failed("understand"))?;
-        let Some(found) = found else { return Ok(None) };
-        scripts::rehome(root, &found.info).map_err(failed("rewrite commands in"))?;
-        // Before the bytecode, which is not always the same.
-        let unpacked = Inventory::take(root)?;
-        let id = wheel::identify(&found.name, &found.version, self.base, &unpacked);
-        let compiled = bytecode::compile(&self.base.command(self.store), root, "/opt/python")
-            .map_err(InstallError::Compile)?;
-        compiled.tell(&format!("{} {}", found.name, found.version), self.progress);
-        let inventory = Inventory::take(root)?;
-        let wheel = Wheel {
-            name: found.name,
-            version: found.version,
-            id,
-            python: self.base.minor().to_owned(),
-            modules: found.modules,
-            needs: found.needs,
-            extent: inventory.extent(),
-            requirement: requirement.to_owned(),
-            built,
-            sources,
-            format: FORMAT,
-        };
-        Ok(Some((wheel, inventory)))
+        let origin = Origin { requirement: requirement.to_owned(), built, sources };
+        unpacked.compiled(self.store, self.base, origin, self.progress).map(Some)
     }
 
     /// Unpacks the wheel of a locked requirement, from the index or built here: then where it is kept.
@@ -301,6 +278,88 @@ impl<'a> Fetcher<'a> {
         } else {
             InstallError::Failed { words }
         }
+    }
+}
+
+/// A wheel's files in a staging directory, named by their content and not compiled yet.
+#[derive(Debug)]
+pub(super) struct Unpacked<'a> {
+    root: &'a Path,
+    found: imports::Distribution,
+    id: String,
+}
+
+/// Where a wheel comes from.
+#[derive(Debug)]
+pub(super) struct Origin {
+    requirement: String,
+    built: Option<Layer>,
+    sources: Sources,
+}
+
+impl Origin {
+    /// A function's bundle: no index is asked for it again.
+    pub(super) fn bundle() -> Self {
+        Self { requirement: String::new(), built: None, sources: Sources::default() }
+    }
+}
+
+impl<'a> Unpacked<'a> {
+    /// The wheel in `root`; none when there is none. `named` is what an error calls it.
+    pub(super) fn of(
+        root: &'a Path,
+        base: &Base,
+        named: &str,
+    ) -> Result<Option<Self>, InstallError> {
+        let failed = |action| {
+            move |reason: io::Error| match reason.kind() {
+                io::ErrorKind::InvalidData | io::ErrorKind::AlreadyExists => {
+                    InstallError::Unreadable { requirement: named.to_owned(), reason }
+                }
+                _ => FileError::at(action, root)(reason).into(),
+            }
+        };
+        let Some(found) = imports::read(root).map_err(failed("understand"))? else {
+            return Ok(None);
+        };
+        scripts::rehome(root, &found.info).map_err(failed("rewrite commands in"))?;
+        programs::mark(root)?;
+        // Before the bytecode, which is not always the same.
+        let inventory = Inventory::take(root)?;
+        let id = wheel::identify(&found.name, &found.version, base, &inventory);
+        Ok(Some(Self { root, found, id }))
+    }
+
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(super) fn compiled(
+        self,
+        store: &Store,
+        base: &Base,
+        origin: Origin,
+        progress: &dyn Progress,
+    ) -> Result<(Wheel, Inventory), InstallError> {
+        let Self { root, found, id } = self;
+        let compiled = bytecode::compile(&base.command(store), root, "/opt/python")
+            .map_err(InstallError::Compile)?;
+        compiled.tell(&format!("{} {}", found.name, found.version), progress);
+        let inventory = Inventory::take(root)?;
+        let wheel = Wheel {
+            name: found.name,
+            version: found.version,
+            id,
+            python: base.minor().to_owned(),
+            modules: found.modules,
+            needs: found.needs,
+            extent: inventory.extent(),
+            requirement: origin.requirement,
+            built: origin.built,
+            sources: origin.sources,
+            format: FORMAT,
+        };
+        Ok((wheel, inventory))
     }
 }
 

@@ -59,8 +59,13 @@ pub(crate) fn read(root: &Path) -> io::Result<Option<Distribution>> {
     let Some(info) = entries.find(|path| path.extension().is_some_and(|e| e == "dist-info")) else {
         return Ok(None);
     };
-    let record = record(&info)?;
-    let metadata = bounded(MAX_METADATA, &info, "METADATA")?;
+    read_info(&info).map(Some)
+}
+
+/// Reads the distribution whose `.dist-info` this is.
+pub(super) fn read_info(info: &Path) -> io::Result<Distribution> {
+    let record = record(info)?;
+    let metadata = bounded(MAX_METADATA, info, "METADATA")?;
     let metadata = String::from_utf8_lossy(&metadata);
     // A body may follow the headers.
     let headers = || metadata.lines().take_while(|line| !line.is_empty());
@@ -77,13 +82,13 @@ pub(crate) fn read(root: &Path) -> io::Result<Option<Distribution>> {
         text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(known)
     };
     let wrong = || invalid("METADATA has no Name or Version".to_owned());
-    Ok(Some(Distribution {
+    Ok(Distribution {
         name: normalise(header("Name:").filter(plain).ok_or_else(wrong)?),
         version: header("Version:").filter(plain).ok_or_else(wrong)?.to_owned(),
         modules,
         needs: needs.collect::<BTreeSet<_>>().into_iter().collect(),
-        info,
-    }))
+        info: info.to_owned(),
+    })
 }
 
 /// The list of a distribution's files.

@@ -78,7 +78,7 @@ pub(super) fn digest(path: &Path) -> io::Result<(u64, blake3::Hash)> {
 }
 
 /// Everything below a directory that is no directory, relative to it.
-fn files(root: &Path) -> Result<Vec<PathBuf>, FileError> {
+pub(super) fn files(root: &Path) -> Result<Vec<PathBuf>, FileError> {
     let mut found = Vec::new();
     let mut open = vec![PathBuf::new()];
     while let Some(relative) = open.pop() {

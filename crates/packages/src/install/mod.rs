@@ -16,12 +16,14 @@
 //! | `.pth` files | without effect: a sandbox's interpreter starts without `site`; path lines are reported |
 //! | a file of two wheels | the later by name, and reported |
 
+pub mod bundled;
 mod error;
 mod fetch;
 mod imports;
 mod inventory;
 mod path_files;
 mod plan;
+mod programs;
 mod scripts;
 mod verify;
 mod view;

@@ -11,7 +11,7 @@ use std::path::Path;
 use super::imports;
 
 /// The interpreter inside every base.
-const INTERPRETER: &str = "/usr/bin/python3";
+pub(super) const INTERPRETER: &str = "/usr/bin/python3";
 
 /// Most bytes of a command that its interpreter's name stands in: a path has at most 4096.
 const MAX_HEAD: u64 = 16 << 10;

@@ -103,9 +103,15 @@ pub(super) fn repair(fetcher: &Fetcher<'_>, broken: &[&Wheel]) -> Result<(), Ins
     for wheel in broken {
         fetcher.again(wheel)?;
     }
-    let holds = |set: &&Set| broken.iter().any(|wheel| set.wheels.contains(&wheel.id));
-    let sets = if broken.is_empty() { Vec::new() } else { Set::all(fetcher.store)? };
-    let remade: Result<(), ViewError> =
-        sets.iter().filter(holds).try_for_each(|set| remake(fetcher.store, set));
-    Ok(remade?)
+    let mended: BTreeSet<&str> = broken.iter().map(|wheel| wheel.id.as_str()).collect();
+    Ok(remake_holding(fetcher.store, &mended)?)
+}
+
+/// Puts the sets together again that hold one of these wheels.
+pub(super) fn remake_holding(store: &Store, wheels: &BTreeSet<&str>) -> Result<(), ViewError> {
+    if wheels.is_empty() {
+        return Ok(());
+    }
+    let holds = |set: &&Set| set.wheels.iter().any(|wheel| wheels.contains(wheel.as_str()));
+    Set::all(store)?.iter().filter(holds).try_for_each(|set| remake(store, set))
 }

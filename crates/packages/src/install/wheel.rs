@@ -49,7 +49,7 @@ pub struct Wheel {
     pub needs: Vec<String>,
     /// Its files and their bytes, bytecode included.
     pub extent: Extent,
-    /// The locked requirement that gave it, with its hashes: what fetches it again.
+    /// The locked requirement that gave it, with its hashes: what fetches it again. Empty: a function's bundle brought it.
     pub(super) requirement: String,
     /// Where the file is kept that it was unpacked from, when that was built here and not fetched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -97,6 +97,11 @@ impl Wheel {
         };
         let fetched = at(&locked.fetched).filter(|wheel| wheel.built.is_none());
         fetched.or_else(|| at(&locked.built))
+    }
+
+    /// Whether only functions' bundles have brought it: nothing is known that fetches it.
+    pub(super) fn is_of_bundle(&self) -> bool {
+        self.requirement.is_empty()
     }
 
     pub(super) fn path(&self, store: &Store) -> PathBuf {

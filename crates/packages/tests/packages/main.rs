@@ -1,5 +1,6 @@
 //! The real thing: uv from the package index, wheels, this machine's Pythons.
 
+mod bundled;
 mod index;
 mod indexes;
 mod installs;

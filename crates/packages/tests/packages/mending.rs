@@ -144,7 +144,7 @@ fn sets_are_put_together_again_when_all_of_their_wheels_are_whole() {
 }
 
 /// Gives another store the base that all tests share.
-fn copy_base(store: &Store) {
+pub(crate) fn copy_base(store: &Store) {
     let mut copy = Command::new("cp");
     let base = STORE.layer_path(&BASE.layer);
     copy.args(["--archive", "--link"]).arg(&base).arg(base.with_extension("json"));
