@@ -61,6 +61,10 @@ pub struct Manifest {
     /// Whether its deploy declared all of this: no file of it is read for settings.
     #[serde(default, skip_serializing_if = "is_false")]
     pub declared: bool,
+    /// Whether distributions that its bundle brings are its packages. Which ones follows from the
+    /// bundle's files.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub bundled: bool,
     /// What AWS Lambda's API was told of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<Box<Told>>,

@@ -60,11 +60,25 @@ impl Compiled {
 /// When the compiler cannot be run. A source that it does not understand, or that takes too much,
 /// is no error.
 pub fn compile(interpreter: &Interpreter, root: &Path, prefix: &str) -> Result<Compiled, RunError> {
-    compile_within(LIMITS, interpreter, root, prefix)
+    compile_patiently(&Patience::endless(), interpreter, root, prefix)
+}
+
+/// The same, no longer than `patience` lasts.
+///
+/// # Errors
+/// As [`compile`], and when it was over before all was compiled: some sources have bytecode then, and some have none.
+pub fn compile_patiently(
+    patience: &Patience,
+    interpreter: &Interpreter,
+    root: &Path,
+    prefix: &str,
+) -> Result<Compiled, RunError> {
+    compile_within(LIMITS, patience, interpreter, root, prefix)
 }
 
 fn compile_within(
     limits: Limits,
+    patience: &Patience,
     interpreter: &Interpreter,
     root: &Path,
     prefix: &str,
@@ -75,7 +89,7 @@ fn compile_within(
     let mut arguments = vec![root.as_os_str(), prefix.as_ref()];
     arguments.extend(numbers.iter().map(OsString::as_os_str));
     let hold = |command: &mut Command| each.hold(command);
-    interpreter.ask_held(&Patience::endless(), hold, SCRIPT, &arguments)
+    interpreter.ask_held(patience, hold, SCRIPT, &arguments)
 }
 
 #[cfg(test)]
@@ -101,7 +115,8 @@ mod tests {
 
     fn compiled(root: &Path, limits: Limits) -> Compiled {
         let python = crate::python::discover().next().unwrap();
-        compile_within(limits, &Interpreter::at(python.executable), root, "/opt/python").unwrap()
+        let python = Interpreter::at(python.executable);
+        compile_within(limits, &Patience::endless(), &python, root, "/opt/python").unwrap()
     }
 
     fn has_bytecode(root: &Path, module: &str) -> bool {

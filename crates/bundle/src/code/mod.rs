@@ -16,7 +16,8 @@ mod tarball;
 mod writer;
 mod zipped;
 
-use std::fs::File;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,8 +31,8 @@ use sandbox::Layer;
 use thiserror::Error;
 
 pub use opt::{RESERVED, make_opt, modules_of_layer};
-use writer::Writer;
 pub use writer::skipped;
+use writer::{Listing, Writer};
 
 /// Most files of a bundle, and most folders that they are in.
 pub const MAX_FILES: usize = 20_000;
@@ -46,7 +47,7 @@ pub const MAX_PATH: usize = 512;
 #[derive(Debug)]
 pub struct Bundle {
     staging: Staging,
-    hash: blake3::Hash,
+    listing: Listing,
     /// How many files it has.
     pub files: usize,
     /// How many bytes they have.
@@ -217,7 +218,34 @@ impl Bundle {
     /// The hash of its files: equal for equal paths, modes and contents, however they were packed.
     #[must_use]
     pub fn digest(&self) -> BundleDigest {
-        self.hash.into()
+        self.listing.hash().into()
+    }
+
+    /// The same bundle without some files, and without the folders that have nothing but these. Its files are links to those of
+    /// this one: no bytes are copied, and neither may be written to. It may have no file at all.
+    ///
+    /// # Errors
+    /// When a file cannot be linked.
+    pub fn without(&self, store: &Store, leaving: &BTreeSet<&str>) -> Result<Self, CodeError> {
+        let staging = incoming(store)?;
+        let mut listing = self.listing.clone();
+        listing.files.retain(|path, _| !leaving.contains(path.as_str()));
+        let mut bytes = 0;
+        let mut link = |path: &str| -> io::Result<()> {
+            let (from, to) = (self.path().join(path), staging.path().join(path));
+            fs::create_dir_all(to.parent().unwrap_or(staging.path()))?;
+            fs::hard_link(&from, &to)?;
+            bytes += fs::metadata(&to)?.len();
+            Ok(())
+        };
+        for path in listing.files.keys() {
+            link(path).map_err(FileError::at("link", &self.path().join(path)))?;
+        }
+        for folder in &listing.empty_folders {
+            let folder = staging.path().join(folder);
+            fs::create_dir_all(&folder).map_err(FileError::at("create", &folder))?;
+        }
+        Ok(Self { staging, files: listing.files.len(), listing, bytes })
     }
 
     /// Writes its files as a tar archive, which [`Bundle::from_tar`] reads. Equal files give equal
@@ -235,7 +263,7 @@ impl Bundle {
     /// When it cannot be compiled or put into place.
     pub fn seal(self, store: &Store, base: &Base) -> Result<Layer, CodeError> {
         let mut hasher = blake3::Hasher::new();
-        hasher.update(self.hash.as_bytes()).update(base.minor().as_bytes());
+        hasher.update(self.listing.hash().as_bytes()).update(base.minor().as_bytes());
         let layer = layer("code", &short(&hasher.finalize()));
         if !store.has(&layer) {
             bytecode::compile(&base.command(store), self.path(), "/var/task")
@@ -249,18 +277,19 @@ impl Bundle {
         store: &Store,
         fill: impl FnOnce(&mut Writer) -> Result<(), CodeError>,
     ) -> Result<Self, CodeError> {
-        // Its name is known only when all of it has been read.
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let staging = Staging::begin(
-            &store.kind("code"),
-            &format!("incoming-{}-{number}", std::process::id()),
-        )?;
+        let staging = incoming(store)?;
         let mut writer = Writer::open(staging.path())?;
         fill(&mut writer)?;
-        let (hash, files, bytes) = writer.finish()?;
-        Ok(Self { staging, hash, files, bytes })
+        let (listing, bytes) = writer.finish()?;
+        Ok(Self { staging, files: listing.files.len(), listing, bytes })
     }
+}
+
+/// A place for a bundle, whose name is known only when all of it has been read.
+fn incoming(store: &Store) -> Result<Staging, FileError> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    Staging::begin(&store.kind("code"), &format!("incoming-{}-{number}", std::process::id()))
 }
 
 /// With more names than that, or more bytes of names, a caller lists the directory itself.

@@ -108,6 +108,35 @@ mod tests {
     }
 
     #[test]
+    fn a_bundle_without_some_files_is_the_bundle_that_never_had_them() {
+        let folder = |more: bool| {
+            let folder = tempfile::tempdir().unwrap();
+            let path = |name: &str| folder.path().join(name);
+            fs::create_dir_all(path("out/empty")).unwrap();
+            fs::create_dir(path("both")).unwrap();
+            fs::write(path("main.py"), "x = 1").unwrap();
+            fs::write(path("both/own.py"), "own").unwrap();
+            fs::set_permissions(path("main.py"), fs::Permissions::from_mode(0o755)).unwrap();
+            if more {
+                fs::create_dir(path("six")).unwrap();
+                fs::write(path("six/__init__.py"), "six").unwrap();
+                fs::write(path("both/six.py"), "six").unwrap();
+            }
+            folder
+        };
+        let (_state, store) = store();
+        let [whole, never] =
+            [true, false].map(|more| Bundle::from_dir(&store, folder(more).path()).unwrap());
+        let before = packed(&whole);
+        let rest = whole.without(&store, &["six/__init__.py", "both/six.py"].into()).unwrap();
+        assert_eq!(rest.digest(), never.digest());
+        assert_eq!((rest.files, rest.bytes), (never.files, never.bytes));
+        assert_eq!(packed(&rest), packed(&never));
+        assert!(!rest.path().join("six").exists());
+        assert_eq!(packed(&whole), before);
+    }
+
+    #[test]
     fn one_file_has_one_digest_in_whatever_it_came() {
         let (_state, store) = store();
         let plain = Bundle::from_py(&store, "main", &b"x = 1"[..]).unwrap();

@@ -25,6 +25,30 @@ const SKIPPED: [&str; 11] = [
     "__MACOSX",
 ];
 
+/// What a bundle holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Listing {
+    /// Path → whether it is executable, and its content.
+    pub(super) files: BTreeMap<String, (bool, blake3::Hash)>,
+    /// Folders with nothing in them. The others are told by what is in them.
+    pub(super) empty_folders: BTreeSet<String>,
+}
+
+impl Listing {
+    /// The identity of all of it.
+    pub(super) fn hash(&self) -> blake3::Hash {
+        let mut hasher = blake3::Hasher::new();
+        for (path, (executable, hash)) in &self.files {
+            hasher.update(&(path.len() as u64).to_le_bytes()).update(path.as_bytes());
+            hasher.update(&[u8::from(*executable)]).update(hash.as_bytes());
+        }
+        for path in &self.empty_folders {
+            hasher.update(&(path.len() as u64).to_le_bytes()).update(path.as_bytes()).update(b"/");
+        }
+        hasher.finalize()
+    }
+}
+
 /// Writes into one directory and never outside it.
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -91,30 +115,21 @@ impl Writer {
         }
     }
 
-    /// Folders with nothing in them. The others are told by what is in them.
-    fn empty_folders(&self) -> impl Iterator<Item = &String> {
-        self.folders.iter().filter(|folder| {
-            let inside = format!("{folder}/");
-            let begins = |name: Option<&String>| name.is_some_and(|name| name.starts_with(&inside));
-            let mut files = self.files.range(inside.clone()..).map(|(name, _)| name);
-            !begins(files.next()) && !begins(self.folders.range(inside.clone()..).next())
-        })
-    }
-
-    /// The identity of all that was added, and how much it is.
-    pub(super) fn finish(self) -> Result<(blake3::Hash, usize, u64), CodeError> {
+    /// All that was added.
+    pub(super) fn finish(self) -> Result<(Listing, u64), CodeError> {
         if self.files.is_empty() {
             return Err(CodeError::Empty);
         }
-        let mut hasher = blake3::Hasher::new();
-        for (path, (executable, hash)) in &self.files {
-            hasher.update(&(path.len() as u64).to_le_bytes()).update(path.as_bytes());
-            hasher.update(&[u8::from(*executable)]).update(hash.as_bytes());
-        }
-        for path in self.empty_folders() {
-            hasher.update(&(path.len() as u64).to_le_bytes()).update(path.as_bytes()).update(b"/");
-        }
-        Ok((hasher.finalize(), self.files.len(), self.bytes))
+        let mut listing = Listing { files: self.files, empty_folders: self.folders };
+        let Listing { files, empty_folders } = &mut listing;
+        let folders = empty_folders.clone();
+        empty_folders.retain(|folder| {
+            let inside = format!("{folder}/");
+            let begins = |name: Option<&String>| name.is_some_and(|name| name.starts_with(&inside));
+            let mut files = files.range(inside.clone()..).map(|(name, _)| name);
+            !begins(files.next()) && !begins(folders.range(inside.clone()..).next())
+        });
+        Ok((listing, self.bytes))
     }
 
     fn make_folders(&mut self, path: &str, name: &str) -> Result<(), CodeError> {
@@ -251,7 +266,7 @@ mod tests {
             for (name, executable, content) in files {
                 writer.add(name, *executable, &mut &**content, None).unwrap();
             }
-            writer.finish().unwrap().0
+            writer.finish().unwrap().0.hash()
         };
         let first = identity(&[("a", false, b"1"), ("b/c", true, b"2")]);
         assert_eq!(
@@ -274,7 +289,7 @@ mod tests {
             writer.add("main.py", false, &mut &b""[..], None).unwrap();
             writer.add("data/a.csv", false, &mut &b""[..], None).unwrap();
             folders.iter().for_each(|folder| writer.add_folder(folder).unwrap());
-            (directory, writer.finish().unwrap().0)
+            (directory, writer.finish().unwrap().0.hash())
         };
         let (_, plain) = made(&[]);
         assert_eq!(made(&["data/", "data", "./", "__pycache__"]).1, plain);

@@ -139,6 +139,7 @@ impl Declared {
             import_cache: true,
             binary: false,
             declared: true,
+            bundled: false,
             told: self.told.clone(),
             layers: self.layers.clone(),
             lambda: self.runtime.as_ref().map(|runtime| Lambda {

@@ -140,6 +140,15 @@ pub(super) fn variables(
     }
 }
 
+/// The modules that a Python has itself.
+///
+/// # Errors
+/// When no process could be started to ask it.
+pub(super) fn standard(interpreter: &Interpreter) -> Result<BTreeSet<String>, RunError> {
+    let script = "import json, sys\nprint(json.dumps(sorted(sys.stdlib_module_names)))";
+    interpreter.ask_within(&Patience::of(DEADLINE, || false), script, &[])
+}
+
 fn function_within(
     allowance: Allowance,
     root: &Path,

@@ -267,6 +267,14 @@ pub enum ManifestError {
     Run(#[from] RunError),
 }
 
+/// The modules that a Python has itself: what a bundle's packages may stand in the way of.
+///
+/// # Errors
+/// When no process could be started to ask it.
+pub fn standard(interpreter: &Interpreter) -> Result<BTreeSet<String>, RunError> {
+    inspect::standard(interpreter)
+}
+
 /// Reads the settings and parses the entry file of a bundle, all at once. A caller that has no interpreter yet begins with
 /// [`Settings::read`].
 ///

@@ -1,5 +1,6 @@
 //! The settings of a bundle: all that is told without parsing Python.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use layers::python::PythonRequest;
@@ -129,6 +130,24 @@ impl Settings {
         }
     }
 
+    /// Whether it lists no packages: those that it brings itself are all that it has.
+    #[must_use]
+    pub fn lists_none(&self) -> bool {
+        self.requirements.is_empty()
+    }
+
+    /// Its environment variables.
+    #[must_use]
+    pub fn environment(&self) -> &BTreeMap<String, String> {
+        &self.chosen.environment
+    }
+
+    /// The entry file, relative to the bundle.
+    #[must_use]
+    pub fn entry_file(&self) -> &str {
+        &self.entry.file
+    }
+
     /// What it asks for of the processors.
     #[must_use]
     pub fn cpu(&self) -> Cpu {
@@ -186,6 +205,7 @@ impl Settings {
             import_cache: self.chosen.import_cache,
             binary: self.chosen.binary,
             declared: false,
+            bundled: false,
             told: None,
             layers: Vec::new(),
             lambda: None,

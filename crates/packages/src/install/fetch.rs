@@ -28,7 +28,7 @@ use toml::Table;
 use super::error::InstallError;
 use super::inventory::Inventory;
 use super::wheel::{self, FORMAT, KIND, Locked, Wheel};
-use super::{imports, programs, scripts};
+use super::{imports, programs, scripts, shipped_bytecode};
 use crate::installer::{Builder, Installer, Site};
 use crate::lock;
 use crate::project::{self, Project};
@@ -83,14 +83,15 @@ impl<'a> Fetcher<'a> {
         let _alone = staging::lock(&wheels, &wheel.id)?;
         let place = locked.place(&wheel);
         if let Some(there) = Wheel::find(self.store, &wheel.id) {
-            there.remember(self.store, place)?;
             let fetches_as_well = wheel.built.is_some() || there.built.is_none();
             if fetches_as_well && !there.is_of_bundle() {
+                there.remember(self.store, place)?;
                 return Ok(Some(there));
             }
             // The very same was built before, or came with a bundle: now a hash vouches for it.
             let wheel = Wheel { extent: there.extent, ..wheel };
             wheel.tell(self.store)?;
+            wheel.remember(self.store, place)?;
             return Ok(Some(wheel));
         }
         let target = wheel.path(self.store);
@@ -135,7 +136,9 @@ impl<'a> Fetcher<'a> {
             return Ok(None);
         };
         let origin = Origin { requirement: requirement.to_owned(), built, sources };
-        unpacked.compiled(self.store, self.base, origin, self.progress).map(Some)
+        // It ends by itself: each source has its limits, and so have all together.
+        let patience = Patience::endless();
+        unpacked.compiled(self.store, self.base, origin, &patience, self.progress).map(Some)
     }
 
     /// Unpacks the wheel of a locked requirement, from the index or built here: then where it is kept.
@@ -323,6 +326,7 @@ impl<'a> Unpacked<'a> {
             return Ok(None);
         };
         scripts::rehome(root, &found.info).map_err(failed("rewrite commands in"))?;
+        shipped_bytecode::remove(root, &found.info)?;
         programs::mark(root)?;
         // Before the bytecode, which is not always the same.
         let inventory = Inventory::take(root)?;
@@ -339,11 +343,13 @@ impl<'a> Unpacked<'a> {
         store: &Store,
         base: &Base,
         origin: Origin,
+        patience: &Patience,
         progress: &dyn Progress,
     ) -> Result<(Wheel, Inventory), InstallError> {
         let Self { root, found, id } = self;
-        let compiled = bytecode::compile(&base.command(store), root, "/opt/python")
-            .map_err(InstallError::Compile)?;
+        let compiled =
+            bytecode::compile_patiently(patience, &base.command(store), root, "/opt/python")
+                .map_err(InstallError::Compile)?;
         compiled.tell(&format!("{} {}", found.name, found.version), progress);
         let inventory = Inventory::take(root)?;
         let wheel = Wheel {

@@ -25,6 +25,7 @@ mod path_files;
 mod plan;
 mod programs;
 mod scripts;
+mod shipped_bytecode;
 mod verify;
 mod view;
 mod wheel;

@@ -3,7 +3,7 @@
 //! Directories merge, so that namespace packages that several wheels share are one. A file that two wheels bring is
 //! taken from the later one by name, together with its bytecode, and is reported when the contents differ.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -71,17 +71,23 @@ impl<'a> Plan<'a> {
     /// Bytecode is not checked against its source when it is loaded: beside a source of another wheel it would be run in
     /// its stead.
     fn drop_strange_bytecode(&mut self, contested: &BTreeSet<PathBuf>) {
-        for source in contested {
-            let Some(owner) = self.files.get(source).map(|planned| planned.wheel) else { continue };
-            let stem = source.file_stem().unwrap_or_default().to_string_lossy().into_owned() + ".";
-            let cache = source.with_file_name("__pycache__");
-            let strange = |path: &Path, planned: &Planned| {
-                let name = path.file_name().unwrap_or_default().to_string_lossy();
-                let of_source = path.parent() == Some(&cache) && name.starts_with(&stem);
-                of_source && planned.wheel != owner
-            };
-            self.files.retain(|path, planned| !strange(path, planned));
-        }
+        let stem = |source: &Path| {
+            let stem = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            (source.with_file_name("__pycache__"), stem)
+        };
+        let owners: HashMap<(PathBuf, String), usize> = contested
+            .iter()
+            .filter_map(|source| Some((stem(source), self.files.get(source)?.wheel)))
+            .collect();
+        self.files.retain(|path, planned| {
+            let Some(cache) = path.parent().filter(|_| in_cache(path)) else { return true };
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            // Of `a.b.py` and of `a.py` it begins with `a.`.
+            let mut stems = name.match_indices('.').map(|(at, _)| name[..at].to_owned());
+            stems.all(|stem| {
+                owners.get(&(cache.to_owned(), stem)).is_none_or(|owner| *owner == planned.wheel)
+            })
+        });
     }
 
     fn refuse_files_as_directories(&self) -> Result<(), ViewError> {

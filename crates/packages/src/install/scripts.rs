@@ -70,7 +70,10 @@ fn names_interpreter(head: &[u8]) -> Option<usize> {
 }
 
 /// Writes beside and renames: the file may be a link to one in the installer's cache.
-fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+pub(super) fn replace(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<()> {
     let mode = fs::metadata(path)?.permissions();
     let mut beside = path.as_os_str().to_owned();
     beside.push(".rewritten");

@@ -17,6 +17,7 @@ pub mod progress;
 mod remake;
 mod rollback;
 mod runtime_set;
+pub(crate) mod split;
 pub mod workshop;
 
 pub use rollback::{Earlier, RollBackError};

@@ -10,9 +10,10 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bundle::code::{self, Bundle as Code, CodeError};
-use bundle::manifest::{Declared, Inspected, Manifest, ManifestError, Overrides, Settings};
+use bundle::manifest::{self, Declared, Inspected, Manifest, ManifestError, Overrides, Settings};
 use engine::Handler;
 use function::{
     AttachedLayer, BundleDigest, MAX_LAYERED_BYTES, PackageLock, VersionRecord, WholeName,
@@ -21,8 +22,7 @@ use layers::base::{self, Base, BaseError};
 use layers::python::{PythonError, PythonRequest};
 use layers::{FileError, Patience, RunError, Store, guest};
 use packages::lock::{self, Lock, LockError};
-use packages::sources::Sources;
-use packages::{InstallError, Packages, ViewError};
+use packages::{InstallError, Packages, ViewError, bundled};
 use sandbox::{Cpu, CpuBounds, Layer, Network, chain};
 use store::Bundles;
 use thiserror::Error;
@@ -31,6 +31,7 @@ use crate::deploy::installer::Installer;
 use crate::deploy::precedence::Precedence;
 use crate::deploy::progress::Progress;
 use crate::deploy::runtime_set;
+use crate::deploy::split::{self, Parts, Split};
 use crate::deploy::workshop::{
     Admitted, Bundle, Files, KeptLayer, Made, MakeError, Opened, Packing, SettingsFrom, Workshop,
 };
@@ -45,6 +46,8 @@ pub struct Layered {
     python: Option<PythonRequest>,
     installer: Installer,
     cpu: CpuBounds,
+    /// Whether a bundle's packages took the place of broken ones.
+    mended: AtomicBool,
 }
 
 impl Layered {
@@ -58,7 +61,15 @@ impl Layered {
         python: Option<PythonRequest>,
         installer: Installer,
     ) -> Self {
-        Self { store, bundles, guest, python, installer, cpu: CpuBounds::NONE }
+        Self {
+            store,
+            bundles,
+            guest,
+            python,
+            installer,
+            cpu: CpuBounds::NONE,
+            mended: AtomicBool::default(),
+        }
     }
 
     /// The same, on a machine where functions have no more of the processors than that.
@@ -93,33 +104,44 @@ impl Layered {
         })
     }
 
-    /// Reads what an unpacked bundle says. `python`: the version that it was locked for, if it was.
+    /// Reads what an unpacked bundle says. `record`: what was made of it before, if it was.
     fn open(
         &self,
         code: Code,
         over: Overrides,
-        python: Option<&str>,
+        record: Option<&VersionRecord>,
         progress: &dyn Progress,
     ) -> Result<(Opened, Manifest, Vec<String>), MakeError> {
         let settings = Settings::read(code.path(), over).map_err(unreadable)?;
         self.check_cpu(settings.cpu())?;
         let wanted = settings.python().map_err(unreadable)?;
-        let wanted = match python {
+        let wanted = match record {
             // Its own words fit more than one: only this one has the packages that it was locked with.
-            Some(minor) => wanted.of_minor(minor).map_err(|error| machine("base", &error))?,
+            Some(VersionRecord { python, .. }) => {
+                wanted.of_minor(python).map_err(|error| machine("base", &error))?
+            }
             None => wanted,
         };
         let impossible = |error: &PythonError| matches!(error, PythonError::Impossible { .. });
         let base = self.base(&wanted, impossible, progress)?;
+        // Packages that are listed are all that a function has, whatever lies beside its code.
+        let bundled = match record {
+            Some(record) => record.manifest.bundled,
+            None => settings.lists_none() && split::is_wanted(settings.environment()),
+        };
+        let own = split::top_of(settings.entry_file());
+        let Parts { code, split, warnings: stay } = self.split(code, own, bundled, progress)?;
         let interpreter = base.command(&self.store);
         let inspected = settings.inspect(code.path(), &interpreter).map_err(unreadable)?;
-        let Inspected { manifest, warnings, in_src, standard } = inspected;
+        let Inspected { mut manifest, mut warnings, in_src, standard } = inspected;
+        manifest.bundled = split.is_some();
+        warnings.extend(stay);
         let (sources, locked) = (settings.sources().clone(), settings.is_locked());
-        let opened = Opened { code, sources, locked, base, standard, in_src };
+        let opened = Opened { code, split, sources, locked, base, standard, in_src };
         Ok((opened, manifest, warnings))
     }
 
-    /// Takes an unpacked bundle as it is, with settings that were declared.
+    /// Takes an unpacked bundle with settings that were declared: code, and packages that it brings.
     fn open_declared(
         &self,
         code: Code,
@@ -131,9 +153,44 @@ impl Layered {
         let wanted = declared.python().map_err(unreadable)?;
         let not_here = |error: &PythonError| matches!(error, PythonError::NoneFits { .. });
         let base = self.base(&wanted, not_here, progress)?;
+        let wanted = split::is_wanted(&declared.environment);
+        let parts = self.split(code, split::top_of(&declared.handler), wanted, progress)?;
         let interpreter = base.command(&self.store);
-        let inspected = declared.inspect(code.path(), &interpreter).map_err(unreadable)?;
-        Ok((as_it_is(code, base), inspected.manifest, inspected.warnings))
+        let inspected = declared.inspect(parts.code.path(), &interpreter).map_err(unreadable)?;
+        let Inspected { mut manifest, mut warnings, .. } = inspected;
+        manifest.bundled = parts.split.is_some();
+        warnings.extend_from_slice(&parts.warnings);
+        Ok((self.as_it_is(parts, base)?, manifest, warnings))
+    }
+
+    /// Tells what of a bundle is packages, if that is wanted.
+    fn split(
+        &self,
+        code: Code,
+        own: &str,
+        wanted: bool,
+        progress: &dyn Progress,
+    ) -> Result<Parts, MakeError> {
+        if !wanted {
+            return Ok(Parts::whole(code));
+        }
+        let parts = Parts::of(&self.store, code, own).map_err(|error| machine("bundle", &error))?;
+        if let Some(split) = &parts.split {
+            progress.line(&split.told());
+        }
+        Ok(parts)
+    }
+
+    /// A bundle that says nothing of itself.
+    fn as_it_is(&self, parts: Parts, base: Base) -> Result<Opened, MakeError> {
+        let Parts { code, split, .. } = parts;
+        let standard = match &split {
+            Some(_) => manifest::standard(&base.command(&self.store)),
+            None => Ok(BTreeSet::new()),
+        };
+        let standard = standard.map_err(|error| machine("base", &error))?;
+        let (sources, in_src) = Default::default();
+        Ok(Opened { code, split, sources, locked: false, base, standard, in_src })
     }
 
     /// The base that is asked for; the worker's default when that fits. `is_functions`: of which errors the function's author
@@ -223,6 +280,20 @@ impl Layered {
             .increment(1);
         Ok(Some(installed))
     }
+
+    /// Makes packages of what a bundle brings.
+    fn shelve(
+        &self,
+        split: &Split,
+        base: &Base,
+        progress: &dyn Progress,
+    ) -> Result<Packages, MakeError> {
+        let Split { whole, brought } = split;
+        let made = bundled::install(&self.store, base, whole.path(), brought, progress);
+        let (packages, mended) = made.map_err(|error| machine("packages", &error))?;
+        self.mended.fetch_or(mended, Ordering::Relaxed);
+        Ok(packages)
+    }
 }
 
 impl Layered {
@@ -246,8 +317,8 @@ impl Layered {
         if !manifest.kind.is_container() && manifest.network != Network::None {
             return Err(function("manifest", &MachineWithNetwork(manifest.network.as_str())));
         }
-        check_layers(&manifest, opened.code.bytes)?;
-        let is_of_aws = manifest.lambda.is_some();
+        check_layers(&manifest, opened.whole().bytes)?;
+        let is_of_aws = manifest.lambda.is_some() && opened.split.is_none();
         let lock = if is_of_aws && uses_runtime_set(&opened, &manifest.layers) {
             manifest.requirements = vec![runtime_set::REQUIREMENT.to_owned()];
             self.lock(&opened, &manifest.requirements, patience, progress).unwrap_or_else(|error| {
@@ -261,8 +332,8 @@ impl Layered {
         } else {
             self.lock(&opened, &manifest.requirements, patience, progress)?
         };
-        let digest = opened.code.digest();
-        let kept = self.bundles.put(&digest, &mut |archive| opened.code.pack(archive));
+        let digest = opened.whole().digest();
+        let kept = self.bundles.put(&digest, &mut |archive| opened.whole().pack(archive));
         kept.map_err(|error| machine("bundle", &error))?;
         let record = VersionRecord {
             tenant: name.tenant().to_owned(),
@@ -334,11 +405,12 @@ impl Layered {
             let wanted = PythonRequest::version_of(&record.python);
             let wanted = wanted.map_err(|error| machine("base", &error))?;
             let base = self.base(&wanted, |_| false, progress)?;
-            return Ok(as_it_is(code, base));
+            let own = split::top_of(&record.manifest.module);
+            return self.as_it_is(self.split(code, own, record.manifest.bundled, progress)?, base);
         }
         let (kind, reset) = (Some(record.manifest.kind), Some(record.manifest.reset));
         let over = Overrides { kind, reset };
-        Ok(self.open(code, over, Some(&record.python), progress)?.0)
+        Ok(self.open(code, over, Some(record), progress)?.0)
     }
 
     /// [`Workshop::materialise`], with errors that may name places of the state directory.
@@ -350,7 +422,10 @@ impl Layered {
         progress: &dyn Progress,
     ) -> Result<Made, MakeError> {
         let VersionRecord { tenant, name, manifest, lock, .. } = record;
-        let packages = self.install(&opened, lock.as_ref(), patience, progress)?;
+        let packages = match &opened.split {
+            Some(split) => Some(self.shelve(split, &opened.base, progress)?),
+            None => self.install(&opened, lock.as_ref(), patience, progress)?,
+        };
         let warnings = in_vain(&opened, packages.as_ref());
         let precedence = precedence(&opened, manifest, packages.as_ref());
         if let Some(conflict) = precedence.conflict.as_ref().filter(|_| manifest.import_cache) {
@@ -428,7 +503,8 @@ impl Workshop for Layered {
     }
 
     fn take_mended(&self) -> bool {
-        self.installer.take_mended()
+        let of_bundles = self.mended.swap(false, Ordering::Relaxed);
+        self.installer.take_mended() || of_bundles
     }
 }
 
@@ -457,12 +533,6 @@ fn check_layers(manifest: &Manifest, code_bytes: u64) -> Result<(), MakeError> {
         return Err(function("layers", &LayersTooLarge(bytes)));
     }
     Ok(())
-}
-
-/// A bundle that says nothing of itself.
-fn as_it_is(code: Code, base: Base) -> Opened {
-    let (standard, in_src) = Default::default();
-    Opened { code, sources: Sources::default(), locked: false, base, standard, in_src }
 }
 
 /// Warnings about modules in `src/` that no package brings either.

@@ -21,6 +21,7 @@ use packages::sources::Sources;
 use thiserror::Error;
 
 use crate::deploy::progress::Progress;
+pub use crate::deploy::split::Split;
 
 /// What a version is to be made of.
 #[derive(Debug)]
@@ -94,8 +95,10 @@ pub struct Admitted {
 /// An unpacked bundle, and what was read from it.
 #[derive(Debug)]
 pub struct Opened {
-    /// Its files, unpacked and not sealed yet.
+    /// Its code, unpacked and not sealed yet.
     pub code: code::Bundle,
+    /// The whole of it, where a part are packages.
+    pub split: Option<Split>,
     /// Where its packages come from, beside what the worker's environment says.
     pub sources: Sources,
     /// Whether its packages are a lock of another tool's, to be kept as it is.
@@ -106,6 +109,14 @@ pub struct Opened {
     pub standard: BTreeSet<String>,
     /// Modules that it imports from `src/` alone, each with the warning to give if no package brings it.
     pub in_src: Vec<(String, String)>,
+}
+
+impl Opened {
+    /// All of its files.
+    #[must_use]
+    pub fn whole(&self) -> &code::Bundle {
+        self.split.as_ref().map_or(&self.code, |split| &split.whole)
+    }
 }
 
 /// A version that is ready to run on this machine.

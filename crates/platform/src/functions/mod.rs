@@ -661,6 +661,7 @@ pub(crate) mod tests {
                 import_cache: true,
                 binary: false,
                 declared: false,
+                bundled: false,
                 told: None,
                 layers: Vec::new(),
                 lambda: None,

@@ -43,6 +43,7 @@ fn record(tenant: &str, name: &str) -> VersionRecord {
             import_cache: false,
             binary: true,
             declared: false,
+            bundled: false,
             told: None,
             layers: Vec::new(),
             lambda: None,

@@ -263,6 +263,7 @@ pub fn manifest(word: impl Fn(&str) -> Option<String>) -> Manifest {
         import_cache: true,
         binary: word("binary").is_some(),
         declared: false,
+        bundled: false,
         told: None,
         layers: Vec::new(),
         lambda: None,

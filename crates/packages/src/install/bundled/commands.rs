@@ -5,8 +5,22 @@ use std::collections::BTreeMap;
 use super::Reason;
 use crate::install::scripts::INTERPRETER;
 
-/// Commands by name, with their texts. A form that uv might read otherwise is refused.
-pub(super) fn of(entry_points: &str) -> Result<BTreeMap<String, String>, Reason> {
+/// Most commands of all distributions of a bundle together: each is a file.
+pub(super) const MAX_COMMANDS: usize = 1000;
+
+/// Longest name of a command, and longest target, in bytes.
+const MAX_NAME: usize = 100;
+const MAX_TARGET: usize = 400;
+
+/// What a command calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    module: String,
+    function: String,
+}
+
+/// Commands by name. A form that uv might read otherwise is refused.
+pub(super) fn of(entry_points: &str) -> Result<BTreeMap<String, Target>, Reason> {
     let mut commands = BTreeMap::new();
     let mut of_commands = false;
     for line in entry_points.lines() {
@@ -22,8 +36,8 @@ pub(super) fn of(entry_points: &str) -> Result<BTreeMap<String, String>, Reason>
             continue;
         }
         let refused = || Reason::EntryPoints(plain.chars().take(80).collect());
-        let (name, text) = command(plain).ok_or_else(refused)?;
-        if commands.insert(name, text).is_some() {
+        let (name, target) = command(plain).ok_or_else(refused)?;
+        if commands.insert(name, target).is_some() {
             return Err(refused());
         }
     }
@@ -31,31 +45,36 @@ pub(super) fn of(entry_points: &str) -> Result<BTreeMap<String, String>, Reason>
 }
 
 /// A line `name = module:function`.
-fn command(line: &str) -> Option<(String, String)> {
+fn command(line: &str) -> Option<(String, Target)> {
     let (name, target) = line.split_once('=')?;
     let (module, function) = target.trim().split_once(':')?;
     let name = name.trim_end();
     let known = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     let named = name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(known);
-    (named && is_dotted(module) && is_dotted(function)).then(|| {
-        let first = function.split('.').next().unwrap_or_default();
-        (name.to_owned(), text(module, first, function))
+    let is_short = name.len() <= MAX_NAME && target.len() <= MAX_TARGET;
+    (named && is_short && is_dotted(module) && is_dotted(function)).then(|| {
+        (name.to_owned(), Target { module: module.to_owned(), function: function.to_owned() })
     })
 }
 
-fn text(module: &str, first: &str, function: &str) -> String {
-    format!(
-        "#!{INTERPRETER}\n\
-         # -*- coding: utf-8 -*-\n\
-         import sys\n\
-         from {module} import {first}\n\
-         if __name__ == \"__main__\":\n\
-         \x20   if sys.argv[0].endswith(\"-script.pyw\"):\n\
-         \x20       sys.argv[0] = sys.argv[0][:-11]\n\
-         \x20   elif sys.argv[0].endswith(\".exe\"):\n\
-         \x20       sys.argv[0] = sys.argv[0][:-4]\n\
-         \x20   sys.exit({function}())\n"
-    )
+impl Target {
+    /// The command's file.
+    pub(super) fn text(&self) -> String {
+        let Self { module, function } = self;
+        let first = function.split('.').next().unwrap_or_default();
+        format!(
+            "#!{INTERPRETER}\n\
+             # -*- coding: utf-8 -*-\n\
+             import sys\n\
+             from {module} import {first}\n\
+             if __name__ == \"__main__\":\n\
+             \x20   if sys.argv[0].endswith(\"-script.pyw\"):\n\
+             \x20       sys.argv[0] = sys.argv[0][:-11]\n\
+             \x20   elif sys.argv[0].endswith(\".exe\"):\n\
+             \x20       sys.argv[0] = sys.argv[0][:-4]\n\
+             \x20   sys.exit({function}())\n"
+        )
+    }
 }
 
 fn is_dotted(name: &str) -> bool {
@@ -74,7 +93,7 @@ mod tests {
         let text = "# x\n[pytest11]\na = b\n\n[console_scripts]\none = p.q:main.run\n[gui_scripts]\ntwo-2=p:f\n";
         let commands = of(text).unwrap();
         assert_eq!(commands.keys().collect::<Vec<_>>(), ["one", "two-2"]);
-        let one = &commands["one"];
+        let one = commands["one"].text();
         assert!(one.starts_with("#!/usr/bin/python3\n# -*- coding: utf-8 -*-\nimport sys\n"));
         assert!(one.contains("from p.q import main\n") && one.ends_with("sys.exit(main.run())\n"));
     }
@@ -89,6 +108,8 @@ mod tests {
             "x = p:f()",
             "x = p:f\nx = q:f",
             "x = p:\"",
+            &format!("{} = p:f", "x".repeat(MAX_NAME + 1)),
+            &format!("x = p:{}", "f".repeat(MAX_TARGET)),
         ] {
             let refused = of(&format!("[console_scripts]\n{bad}\n"));
             assert!(matches!(refused, Err(Reason::EntryPoints(_))), "{bad}");

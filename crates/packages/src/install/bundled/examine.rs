@@ -10,12 +10,15 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use layers::{FileError, text};
 use sha2::{Digest as _, Sha256};
 
-use super::record::{self, MAX_RECORD, Record};
+use super::record::{self, MAX_RECORD, Record, Row};
 use super::{Distribution, Reason, Tree, commands};
 use crate::install::imports;
 
 /// Longest `entry_points.txt` in bytes.
-const MAX_ENTRY_POINTS: u64 = 1 << 20;
+const MAX_ENTRY_POINTS: u64 = 256 << 10;
+
+/// Longest name and version together, in bytes: with a hash behind them they are a directory's name.
+const MAX_NAMED: usize = 160;
 
 /// A candidate that was looked at.
 #[derive(Debug)]
@@ -33,8 +36,10 @@ pub(super) struct Examiner<'a> {
     tree: &'a Tree,
     /// Rows that may still be read.
     left: usize,
-    /// What each file has: many may list the same.
-    hashed: HashMap<String, Hashed>,
+    /// Commands that may still be made.
+    commands: usize,
+    /// Whose each file is that was looked at.
+    claimed: HashMap<String, String>,
 }
 
 /// A file's SHA-256 and size, as a row has them.
@@ -58,7 +63,8 @@ impl From<Reason> for Failed {
 
 impl<'a> Examiner<'a> {
     pub(super) fn new(root: &'a Path, tree: &'a Tree) -> Self {
-        Self { root, tree, left: record::MAX_ROWS, hashed: HashMap::new() }
+        let (left, commands) = (record::MAX_ROWS, commands::MAX_COMMANDS);
+        Self { root, tree, left, commands, claimed: HashMap::new() }
     }
 
     pub(super) fn examine(&mut self, info: String) -> Result<Examined, FileError> {
@@ -82,9 +88,16 @@ impl<'a> Examiner<'a> {
             }
         }
         let text = self.text(info, "RECORD", MAX_RECORD)?;
-        let record = Record::parse(&text, info, self.left)?;
-        self.left -= text.lines().count();
+        let rows = text.lines().count();
+        self.left = self.left.checked_sub(rows).ok_or(Reason::TooManyRows(record::MAX_ROWS))?;
+        let record = Record::parse(&text, info)?;
         listed.extend(record.rows.iter().map(|row| row.path.clone()));
+        for Row { path, .. } in &record.rows {
+            if let Some(other) = self.claimed.get(path) {
+                return Err(Reason::Claimed { path: path.clone(), other: other.clone() }.into());
+            }
+        }
+        self.claimed.extend(listed.iter().map(|path| (path.clone(), info.to_owned())));
         for row in &record.rows {
             if !self.tree.has(&row.path) {
                 return Err(Reason::Missing(row.path.clone()).into());
@@ -98,6 +111,8 @@ impl<'a> Examiner<'a> {
             true => commands::of(&self.text(info, "entry_points.txt", MAX_ENTRY_POINTS)?)?,
             false => Default::default(),
         };
+        let left = self.commands.checked_sub(commands.len());
+        self.commands = left.ok_or(Reason::TooManyCommands(commands::MAX_COMMANDS))?;
         if let Some(other) = record.commands.iter().find(|name| !commands.contains_key(*name)) {
             return Err(Reason::Command(other.clone()).into());
         }
@@ -106,6 +121,9 @@ impl<'a> Examiner<'a> {
             io::ErrorKind::InvalidData => Reason::Metadata(error.to_string()).into(),
             _ => Failed::Read(FileError::at("read", &directory)(error)),
         })?;
+        if said.name.len() + said.version.len() > MAX_NAMED {
+            return Err(Reason::Metadata("its name and version are too long".to_owned()).into());
+        }
         let receipts = self.tree.inside(info).filter(|path| record::is_receipt(path, info));
         Ok(Distribution {
             name: said.name,
@@ -125,14 +143,9 @@ impl<'a> Examiner<'a> {
         Ok(String::from_utf8(bytes).map_err(no_text)?)
     }
 
-    fn hashed(&mut self, path: &str) -> Result<Hashed, Failed> {
-        if let Some(known) = self.hashed.get(path) {
-            return Ok(known.clone());
-        }
+    fn hashed(&self, path: &str) -> Result<Hashed, Failed> {
         let whole = self.root.join(path);
-        let hashed = hash(&whole).map_err(FileError::at("read", &whole)).map_err(Failed::Read)?;
-        self.hashed.insert(path.to_owned(), hashed.clone());
-        Ok(hashed)
+        hash(&whole).map_err(FileError::at("read", &whole)).map_err(Failed::Read)
     }
 }
 

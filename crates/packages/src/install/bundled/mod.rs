@@ -16,7 +16,7 @@
 //!
 //! 1. A candidate is a directory `*.dist-info` at the root with `RECORD`, `METADATA` and `WHEEL`.
 //! 2. Its files are the rows of `RECORD` without what an installer writes there, without bytecode, and without commands. Each
-//!    must be a regular file of the size and SHA-256 that its row says.
+//!    must be a regular file of the size and SHA-256 that its row says, and be listed by no distribution before it.
 //! 3. What moves shares no top-level name with what stays: [`closure`].
 //! 4. What lists files outside of its modules (`*.data`, rows with `..`) stays. Commands are made from `entry_points.txt`.
 //! 5. The distribution that has the handler's module stays: it is the function.
@@ -37,6 +37,7 @@ use layers::FileError;
 pub use reason::Reason;
 pub use shelve::install;
 
+use commands::Target;
 use examine::Examiner;
 use record::Row;
 use tree::Tree;
@@ -66,8 +67,8 @@ pub struct Distribution {
     rows: Vec<Row>,
     /// What its installer wrote beside them, which is written anew.
     receipts: Vec<String>,
-    /// Its commands: names, and the texts that uv would write.
-    commands: Vec<(String, String)>,
+    /// Its commands: names, and what they call.
+    commands: Vec<(String, Target)>,
 }
 
 /// Finds the distributions in `root`. `own` is the top-level name of the handler's module. Pure: the same files have the

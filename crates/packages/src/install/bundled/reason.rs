@@ -49,6 +49,17 @@ pub enum Reason {
     /// It does not say what it is.
     #[error("{0}")]
     Metadata(String),
+    /// A file that another distribution lists, too: each of many could take all files of the bundle for its own.
+    #[error("{path:?} is in the RECORD of {other} as well")]
+    Claimed {
+        /// The file.
+        path: String,
+        /// The distribution that was looked at before.
+        other: String,
+    },
+    /// Too many commands, in it or together with those before it.
+    #[error("the bundle's entry points make more than {0} commands")]
+    TooManyCommands(usize),
     /// Another distribution says that it has the same name.
     #[error("{0} calls itself the same")]
     SameName(String),

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Reason;
+use crate::install::shipped_bytecode::is_bytecode;
 
 /// Longest `RECORD` in bytes.
 pub(super) const MAX_RECORD: u64 = 8 << 20;
@@ -36,14 +37,11 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Reads the `RECORD` of `info`, of which at most `left` rows are read.
-    pub(super) fn parse(text: &str, info: &str, left: usize) -> Result<Self, Reason> {
+    /// Reads the `RECORD` of `info`.
+    pub(super) fn parse(text: &str, info: &str) -> Result<Self, Reason> {
         let mut record = Self::default();
         let mut seen = BTreeSet::new();
         for (number, line) in text.lines().enumerate() {
-            if number >= left {
-                return Err(Reason::TooManyRows(MAX_ROWS));
-            }
             // A quoted field has a comma or a quote in it, which no module's file has.
             let fields: Vec<&str> = line.split(',').collect();
             let [path, hash, size] = fields[..] else { return Err(Reason::Row(number + 1)) };
@@ -58,7 +56,7 @@ impl Record {
                 record.commands.insert(command.to_owned());
                 continue;
             }
-            if !is_inside(path) {
+            if !is_inside(path, info) {
                 return Err(Reason::Outside(named()));
             }
             if !seen.insert(path) {
@@ -82,24 +80,30 @@ pub(super) fn is_receipt(path: &str, info: &str) -> bool {
     })
 }
 
-fn is_bytecode(path: &str) -> bool {
-    path.strip_suffix(".pyc").and_then(|stem| stem.rsplit('/').nth(1)) == Some("__pycache__")
-}
-
 /// The name of a command: pip writes it beside the target and then moves it, uv writes it into the target.
 fn command(path: &str) -> Option<&str> {
     let name = path.strip_prefix("../../bin/").or_else(|| path.strip_prefix("bin/"))?;
     (!name.is_empty() && name != ".." && !name.contains('/')).then_some(name)
 }
 
+/// Whether a path is in a directory that has the name of a file of `info`.
+fn is_below(path: &str, info: &str, file: &str) -> bool {
+    let inside = path.strip_prefix(info).and_then(|rest| rest.strip_prefix('/'));
+    inside.and_then(|rest| rest.strip_prefix(file)).is_some_and(|rest| rest.starts_with('/'))
+}
+
 /// Whether a file is one of a module's, of its libraries or of `.dist-info`.
-fn is_inside(path: &str) -> bool {
+fn is_inside(path: &str, info: &str) -> bool {
     let plain = |part: &str| !matches!(part, "" | "." | "..");
     let top = path.split('/').next().unwrap_or_default();
     path.split('/').all(plain)
         && !path.contains(|c: char| c.is_control() || c == '\\')
         && !top.ends_with(".data")
-        && !path.starts_with("bin/")
+        && (top == info || !top.ends_with(".dist-info"))
+        && top != "bin"
+        // What is written while a wheel is made.
+        && !path.ends_with(".rewritten")
+        && !RECEIPTS.iter().any(|receipt| is_below(path, info, receipt))
 }
 
 #[cfg(test)]
@@ -107,7 +111,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Record, Reason> {
-        Record::parse(text, "a-1.dist-info", 10)
+        Record::parse(text, "a-1.dist-info")
     }
 
     #[test]

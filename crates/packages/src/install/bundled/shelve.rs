@@ -9,19 +9,21 @@ use std::sync::{Mutex, PoisonError};
 
 use layers::base::Base;
 use layers::staging::{self, Staging};
-use layers::{FileError, Progress, Store};
+use layers::{Extent, FileError, Patience, Progress, Store};
 
 use super::examine::hash_of;
 use super::{Brought, Distribution};
 use crate::install::fetch::{Origin, Unpacked};
 use crate::install::wheel::{KIND, Wheel};
+use crate::installer::Bounds;
 use crate::install::{AT_ONCE, InstallError, Packages, imports, verify, view};
 
 /// What uv calls itself in `INSTALLER`.
 const INSTALLER: &str = "uv";
 
 /// Makes wheels of what was recognised in `root`, where they are not there yet, and puts the set together. Files are linked,
-/// not copied: nothing may write to those in `root` any more. Says also whether a wheel that was broken was made anew.
+/// not copied: nothing may write to those in `root` any more. Compiling ends with `patience`. Says also whether a wheel that
+/// was broken was made anew.
 ///
 /// # Errors
 /// When a file cannot be read, linked or written, or the compiler fails; what was made until then stays.
@@ -30,9 +32,12 @@ pub fn install(
     base: &Base,
     root: &Path,
     brought: &Brought,
+    bounds: Bounds,
+    patience: &Patience,
     progress: &dyn Progress,
 ) -> Result<(Packages, bool), InstallError> {
-    let shelf = Shelf { store, base, root, progress, mended: Mutex::default() };
+    let mended = Mutex::default();
+    let shelf = Shelf { store, base, root, bounds, patience, progress, mended };
     let distributions = &brought.distributions;
     let next = AtomicUsize::new(0);
     let made = Mutex::new(Vec::new());
@@ -71,6 +76,9 @@ struct Shelf<'a> {
     store: &'a Store,
     base: &'a Base,
     root: &'a Path,
+    bounds: Bounds,
+    /// What compiling all of them may take.
+    patience: &'a Patience,
     progress: &'a dyn Progress,
     /// Ids of wheels that were broken.
     mended: Mutex<Vec<String>>,
@@ -83,8 +91,12 @@ impl Shelf<'_> {
         let wheels = self.store.kind(KIND);
         let staging = Staging::begin(&wheels, &format!("bundled-{}-{number}", std::process::id()))?;
         let place = staging.path();
-        distribution.lay_out(self.root, place).map_err(FileError::at("lay out", place))?;
         let named = || format!("{} {}", distribution.name, distribution.version);
+        if !self.bounds.hold(distribution.extent()) {
+            let bounds = self.bounds;
+            return Err(InstallError::Excessive { requirement: named(), bounds });
+        }
+        distribution.lay_out(self.root, place).map_err(FileError::at("lay out", place))?;
         let Some(unpacked) = Unpacked::of(place, self.base, &named())? else {
             return Err(
                 FileError::at("understand", place)(io::ErrorKind::InvalidData.into()).into()
@@ -96,13 +108,13 @@ impl Shelf<'_> {
             return Ok(whole.clone());
         }
         let (wheel, inventory) =
-            unpacked.compiled(self.store, self.base, Origin::bundle(), self.progress)?;
+            unpacked.compiled(self.store, self.base, Origin::bundle(), self.patience, self.progress)?;
         let target = wheel.path(self.store);
         if let Some(broken) = there {
             staging.settle()?;
             staging.exchange(&target, &self.store.retired(&wheel.id))?;
             // As it was described: an index may have given it, which gives it again.
-            let wheel = broken;
+            let wheel = Wheel { extent: wheel.extent, ..broken };
             wheel.describe(self.store, &inventory)?;
             let mut mended = self.mended.lock().unwrap_or_else(PoisonError::into_inner);
             mended.push(wheel.id.clone());
@@ -118,6 +130,12 @@ impl Shelf<'_> {
 }
 
 impl Distribution {
+    /// How much it is, as its rows say.
+    fn extent(&self) -> Extent {
+        let bytes = self.rows.iter().filter_map(|row| row.size.parse::<u64>().ok());
+        Extent { files: self.rows.len() as u64, bytes: bytes.fold(0, u64::saturating_add) }
+    }
+
     /// Lays its files out in `place` as uv does.
     fn lay_out(&self, root: &Path, place: &Path) -> io::Result<()> {
         let mut made = BTreeSet::new();
@@ -138,8 +156,8 @@ impl Distribution {
         if !self.commands.is_empty() {
             fs::create_dir(place.join("bin"))?;
         }
-        for (name, text) in &self.commands {
-            fs::write(place.join("bin").join(name), text)?;
+        for (name, target) in &self.commands {
+            fs::write(place.join("bin").join(name), target.text())?;
         }
         Ok(())
     }

@@ -252,15 +252,87 @@ fn what_stays_takes_with_it_what_shares_any_name_of_its_own() {
 }
 
 #[test]
-fn a_file_of_two_distributions_moves_with_both_or_not_at_all() {
+fn distributions_that_list_one_file_stay() {
     let bundle = Bundle::new();
     bundle.add("a", &["ns/__init__.py", "ns/a.py"]);
     bundle.add("b", &["ns/__init__.py", "b.py"]);
-    assert_eq!(bundle.moving(), ["a", "b"]);
-    bundle.write("b.py", "changed");
+    bundle.add("c", &["c.py"]);
     let brought = bundle.recognised();
-    assert_eq!(brought.distributions, []);
-    assert_eq!(brought.refused[0], ("a-1.dist-info".to_owned(), shared("ns/__init__.py")));
+    let claimed = Reason::Claimed {
+        path: "ns/__init__.py".to_owned(),
+        other: "a-1.dist-info".to_owned(),
+    };
+    let expected = [("a-1.dist-info", shared("ns/__init__.py")), ("b-1.dist-info", claimed)];
+    assert_eq!(brought.refused, expected.map(|(info, reason)| (info.to_owned(), reason)));
+    assert_eq!(bundle.moving(), ["c"]);
+}
+
+#[test]
+fn many_distributions_that_list_all_files_take_none_of_them() {
+    let bundle = Bundle::new();
+    let files: Vec<String> = (0..100).map(|n| format!("p/m{n}.py")).collect();
+    let files: Vec<&str> = files.iter().map(|file| &**file).collect();
+    (0..MAX_DISTRIBUTIONS).for_each(|n| bundle.add(&format!("d{n:03}"), &files));
+    let brought = bundle.recognised();
+    assert_eq!((brought.distributions.len(), brought.refused.len()), (0, MAX_DISTRIBUTIONS));
+}
+
+#[test]
+fn a_long_chain_of_shared_names_is_followed_once() {
+    let bundle = Bundle::new();
+    for n in 0..MAX_DISTRIBUTIONS {
+        bundle.add(&format!("d{n:03}"), &[&format!("t{n}/x{n}.py"), &format!("t{}/y{n}.py", n + 1)]);
+    }
+    assert_eq!(bundle.moving().len(), MAX_DISTRIBUTIONS);
+    bundle.write("t0/own.py", "");
+    assert_eq!(bundle.moving(), [""; 0]);
+}
+
+#[test]
+fn entry_points_make_so_many_commands_and_no_more() {
+    let points = |from: usize, count: usize| {
+        let lines: String = (from..from + count).map(|n| format!("c{n} = p:f\n")).collect();
+        format!("[console_scripts]\n{lines}")
+    };
+    let bundle = Bundle::new();
+    for (name, count) in [("a", 600), ("b", 400), ("c", 1)] {
+        let file = format!("{name}-1.dist-info/entry_points.txt");
+        bundle.write(&file, &points(0, count));
+        bundle.add(name, &[&format!("{name}.py"), &file]);
+    }
+    assert_eq!(bundle.reason(), Reason::TooManyCommands(commands::MAX_COMMANDS));
+    assert_eq!(bundle.moving(), ["a", "b"]);
+}
+
+#[test]
+fn names_that_are_needed_while_a_wheel_is_made_are_no_files_of_one() {
+    for bad in [
+        "bin",
+        "six.py.rewritten",
+        "other-1.dist-info/METADATA",
+        "six-1.dist-info/RECORD/x",
+        "six-1.dist-info/INSTALLER/x",
+    ] {
+        let bundle = Bundle::new();
+        bundle.add_with("six", &["six.py"], &format!("{bad},{},1\n", hash_of(b"x").hash));
+        assert_eq!(bundle.reason(), Reason::Outside(bad.to_owned()), "{bad}");
+    }
+    let bundle = Bundle::new();
+    bundle.write(".dist-info/RECORD", "");
+    bundle.add(&"n".repeat(200), &["n.py"]);
+    assert_eq!(bundle.moving(), [""; 0]);
+    assert!(matches!(bundle.reason(), Reason::Metadata(_)));
+}
+
+#[test]
+fn a_file_whose_name_is_no_text_is_no_file_of_a_row() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let bundle = Bundle::new();
+    let name = std::ffi::OsStr::from_bytes(b"six/\xff.py");
+    bundle.add("six", &["six/\u{fffd}.py"]);
+    bundle.remove("six/\u{fffd}.py");
+    fs::write(bundle.0.path().join(name), "six/\u{fffd}.py").unwrap();
+    assert_eq!(bundle.reason(), missing("six/\u{fffd}.py"));
 }
 
 #[test]

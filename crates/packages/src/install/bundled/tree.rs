@@ -27,8 +27,9 @@ impl Tree {
                 if kind.is_dir() {
                     open.push(path);
                 } else {
-                    // No row has the name of one that is not text.
-                    files.insert(path.to_string_lossy().into_owned(), kind.is_file());
+                    // One whose name is no text is no file that a row can name.
+                    let named = path.to_str().is_some();
+                    files.insert(path.to_string_lossy().into_owned(), named && kind.is_file());
                 }
             }
         }
@@ -38,7 +39,7 @@ impl Tree {
     /// Names of the directories `*.dist-info` at the root, sorted.
     pub(super) fn candidates(&self) -> Vec<String> {
         let tops = self.0.keys().filter_map(|path| path.split_once('/'));
-        let named = tops.map(|(top, _)| top).filter(|top| top.ends_with(".dist-info"));
+        let named = tops.map(|(top, _)| top).filter(|top| top.strip_suffix(".dist-info").is_some_and(|stem| !stem.is_empty()));
         named.map(str::to_owned).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
