@@ -116,6 +116,26 @@ pub enum InstallError {
     },
 }
 
+impl InstallError {
+    /// Whether what is to be installed is to blame, and neither the machine nor an index.
+    #[must_use]
+    pub fn is_of_content(&self) -> bool {
+        use io::ErrorKind::{AlreadyExists, InvalidData, InvalidFilename};
+        match self {
+            Self::Unreadable { .. }
+            | Self::Excessive { .. }
+            | Self::Compile(RunError::Unfinished(_)) => true,
+            Self::View(error) => {
+                matches!(error, ViewError::FileAndDirectory { .. } | ViewError::Incompatible(..))
+            }
+            Self::File(error) => {
+                matches!(error.kind(), AlreadyExists | InvalidData | InvalidFilename)
+            }
+            _ => false,
+        }
+    }
+}
+
 /// Why a package set cannot be put together.
 #[derive(Debug, Error)]
 pub enum ViewError {

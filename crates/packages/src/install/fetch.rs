@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use layers::base::Base;
 use layers::child::Unfinished;
 use layers::staging::{self, Staging};
-use layers::{Extent, FileError, Progress, Silent, Store, bytecode};
+use layers::{Extent, FileError, Patience, Progress, Silent, Store, bytecode};
 use sandbox::Layer;
 use toml::Table;
 

@@ -6,9 +6,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use layers::{Silent, Store};
+use layers::{Patience, Silent, Store};
 use packages::bundled::{self, Brought};
-use packages::{Packages, Wheel, lock};
+use packages::installer::Bounds;
+use packages::{InstallError, Packages, Wheel, lock};
 
 use crate::machine::{BASE, STORE, skip, told};
 use crate::mending::copy_base;
@@ -54,9 +55,19 @@ fn recognised(folder: &Path) -> Brought {
     brought
 }
 
+fn install(
+    store: &Store,
+    folder: &Path,
+    brought: &Brought,
+    bounds: Bounds,
+) -> Result<(Packages, bool), InstallError> {
+    let patience = Patience::endless();
+    bundled::install(store, &BASE, folder, brought, bounds, &patience, &Silent)
+}
+
 fn shelved(store: &Store, folder: &Path) -> Packages {
     let brought = recognised(folder);
-    let (packages, mended) = bundled::install(store, &BASE, folder, &brought, &Silent).unwrap();
+    let (packages, mended) = install(store, folder, &brought, Bounds::default()).unwrap();
     assert!(!mended);
     packages
 }
@@ -139,11 +150,36 @@ fn a_broken_wheel_of_a_bundle_is_made_again_of_a_bundle() {
     let verdicts = packages::verify(&store, uv, &Silent).unwrap();
     let words = verdicts[0].repaired.as_ref().unwrap_err().to_string();
     assert!(words.contains("deploy that function anew"), "{words}");
-    let (again, mended) =
-        bundled::install(&store, &BASE, &two, &recognised(&two), &Silent).unwrap();
+    let (again, mended) = install(&store, &two, &recognised(&two), Bounds::default()).unwrap();
     assert!(mended);
     assert_eq!(again, first);
     assert!(fs::metadata(&path).unwrap().len() > 30_000);
     assert!(packages::verify(&store, uv, &Silent).unwrap().is_empty());
     assert_eq!(Wheel::all(&store).unwrap().len(), WANTED.len());
+}
+
+#[test]
+fn what_takes_too_much_is_given_up_and_nothing_of_it_stays() {
+    let test = "what_takes_too_much_is_given_up_and_nothing_of_it_stays";
+    let folders = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let folder = folders.path().join("one");
+    if by_pip(test, &folder).is_none() {
+        return;
+    }
+    let (_state, store) = state();
+    let brought = recognised(&folder);
+    let small = Bounds { files: 1, ..Bounds::default() };
+    let refused = install(&store, &folder, &brought, small).unwrap_err();
+    assert!(matches!(refused, InstallError::Excessive { .. }) && refused.is_of_content());
+    // There is no time to compile any of them.
+    let none = Patience::of(std::time::Duration::ZERO, || false);
+    let bounds = Bounds::default();
+    let late = bundled::install(&store, &BASE, &folder, &brought, bounds, &none, &Silent);
+    let late = late.unwrap_err();
+    assert!(matches!(late, InstallError::Compile(_)) && late.is_of_content(), "{late}");
+    assert!(Wheel::all(&store).unwrap().is_empty());
+    let left = fs::read_dir(store.kind("wheels")).unwrap().flatten();
+    let left: Vec<_> = left.map(|entry| entry.file_name().into_string().unwrap()).collect();
+    assert!(left.iter().all(|name| !name.contains("bundled-")), "{left:?}");
+    assert_eq!(shelved(&store, &folder).wheels.len(), WANTED.len());
 }

@@ -34,6 +34,12 @@ impl Installer {
         Self { store, builds, bounds, indexes, known: OnceLock::new(), finding: Mutex::default() }
     }
 
+    /// How large a package may be.
+    #[must_use]
+    pub fn bounds(&self) -> Bounds {
+        self.bounds
+    }
+
     /// The installer, which is waited for no longer than that; fetched when this machine has none.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bundle::code::{self, Bundle as Code, CodeError};
 use bundle::manifest::{self, Declared, Inspected, Manifest, ManifestError, Overrides, Settings};
@@ -36,6 +37,9 @@ use crate::deploy::workshop::{
     Admitted, Bundle, Files, KeptLayer, Made, MakeError, Opened, Packing, SettingsFrom, Workshop,
 };
 use crate::packages::store as shelf;
+
+/// What compiling the packages of one bundle may take. A bundle of any size compiles within a minute.
+const COMPILING: Duration = Duration::from_secs(600);
 
 /// Makes layers in a state directory.
 #[derive(Debug)]
@@ -286,11 +290,16 @@ impl Layered {
         &self,
         split: &Split,
         base: &Base,
+        patience: &Arc<Patience>,
         progress: &dyn Progress,
-    ) -> Result<Packages, MakeError> {
+    ) -> Result<Packages, InstallError> {
         let Split { whole, brought } = split;
-        let made = bundled::install(&self.store, base, whole.path(), brought, progress);
-        let (packages, mended) = made.map_err(|error| machine("packages", &error))?;
+        let waiting = Arc::clone(patience);
+        let compiling = Patience::of(COMPILING, move || waiting.given_up());
+        let bounds = self.installer.bounds();
+        let root = whole.path();
+        let made = bundled::install(&self.store, base, root, brought, bounds, &compiling, progress);
+        let (packages, mended) = made?;
         self.mended.fetch_or(mended, Ordering::Relaxed);
         Ok(packages)
     }
@@ -422,11 +431,22 @@ impl Layered {
         progress: &dyn Progress,
     ) -> Result<Made, MakeError> {
         let VersionRecord { tenant, name, manifest, lock, .. } = record;
-        let packages = match &opened.split {
-            Some(split) => Some(self.shelve(split, &opened.base, progress)?),
+        let mut opened = opened;
+        let mut stays = None;
+        let packages = match opened.split.take() {
+            Some(split) => match self.shelve(&split, &opened.base, patience, progress) {
+                Ok(packages) => Some(packages),
+                Err(error) if error.is_of_content() && !patience.given_up() => {
+                    stays = Some(split::all_stays(&error));
+                    opened.code = split.whole;
+                    None
+                }
+                Err(error) => return Err(machine("packages", &error)),
+            },
             None => self.install(&opened, lock.as_ref(), patience, progress)?,
         };
-        let warnings = in_vain(&opened, packages.as_ref());
+        let mut warnings = in_vain(&opened, packages.as_ref());
+        warnings.extend(stays);
         let precedence = precedence(&opened, manifest, packages.as_ref());
         if let Some(conflict) = precedence.conflict.as_ref().filter(|_| manifest.import_cache) {
             progress.line(&format!("none of its packages is imported ahead: {conflict}"));

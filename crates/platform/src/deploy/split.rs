@@ -79,6 +79,14 @@ impl Split {
     }
 }
 
+/// Says that nothing of a bundle becomes packages after all.
+pub(crate) fn all_stays(error: &dyn std::error::Error) -> String {
+    format!(
+        "all packages in the bundle stay code, and are imported with each start: {}",
+        sandbox::chain(error)
+    )
+}
+
 fn told(refused: &[(String, Reason)]) -> Vec<String> {
     let stays = |(info, reason): &(String, Reason)| {
         let named = info.strip_suffix(".dist-info").unwrap_or(info);

@@ -15,8 +15,8 @@ use super::examine::hash_of;
 use super::{Brought, Distribution};
 use crate::install::fetch::{Origin, Unpacked};
 use crate::install::wheel::{KIND, Wheel};
-use crate::installer::Bounds;
 use crate::install::{AT_ONCE, InstallError, Packages, imports, verify, view};
+use crate::installer::Bounds;
 
 /// What uv calls itself in `INSTALLER`.
 const INSTALLER: &str = "uv";
@@ -107,8 +107,13 @@ impl Shelf<'_> {
         if let Some(whole) = there.as_ref().filter(|wheel| wheel.looks_whole(self.store)) {
             return Ok(whole.clone());
         }
-        let (wheel, inventory) =
-            unpacked.compiled(self.store, self.base, Origin::bundle(), self.patience, self.progress)?;
+        let (wheel, inventory) = unpacked.compiled(
+            self.store,
+            self.base,
+            Origin::bundle(),
+            self.patience,
+            self.progress,
+        )?;
         let target = wheel.path(self.store);
         if let Some(broken) = there {
             staging.settle()?;

@@ -258,10 +258,8 @@ fn distributions_that_list_one_file_stay() {
     bundle.add("b", &["ns/__init__.py", "b.py"]);
     bundle.add("c", &["c.py"]);
     let brought = bundle.recognised();
-    let claimed = Reason::Claimed {
-        path: "ns/__init__.py".to_owned(),
-        other: "a-1.dist-info".to_owned(),
-    };
+    let claimed =
+        Reason::Claimed { path: "ns/__init__.py".to_owned(), other: "a-1.dist-info".to_owned() };
     let expected = [("a-1.dist-info", shared("ns/__init__.py")), ("b-1.dist-info", claimed)];
     assert_eq!(brought.refused, expected.map(|(info, reason)| (info.to_owned(), reason)));
     assert_eq!(bundle.moving(), ["c"]);
@@ -281,7 +279,8 @@ fn many_distributions_that_list_all_files_take_none_of_them() {
 fn a_long_chain_of_shared_names_is_followed_once() {
     let bundle = Bundle::new();
     for n in 0..MAX_DISTRIBUTIONS {
-        bundle.add(&format!("d{n:03}"), &[&format!("t{n}/x{n}.py"), &format!("t{}/y{n}.py", n + 1)]);
+        bundle
+            .add(&format!("d{n:03}"), &[&format!("t{n}/x{n}.py"), &format!("t{}/y{n}.py", n + 1)]);
     }
     assert_eq!(bundle.moving().len(), MAX_DISTRIBUTIONS);
     bundle.write("t0/own.py", "");

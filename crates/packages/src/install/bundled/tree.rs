@@ -39,7 +39,9 @@ impl Tree {
     /// Names of the directories `*.dist-info` at the root, sorted.
     pub(super) fn candidates(&self) -> Vec<String> {
         let tops = self.0.keys().filter_map(|path| path.split_once('/'));
-        let named = tops.map(|(top, _)| top).filter(|top| top.strip_suffix(".dist-info").is_some_and(|stem| !stem.is_empty()));
+        let named = tops
+            .map(|(top, _)| top)
+            .filter(|top| top.strip_suffix(".dist-info").is_some_and(|stem| !stem.is_empty()));
         named.map(str::to_owned).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
