@@ -270,3 +270,41 @@ fn what_pip_puts_into_an_archive_is_what_an_index_gives() {
     }
     worker.assert_well();
 }
+
+#[test]
+fn a_bundle_that_claims_somebody_elses_package_changes_it_for_nobody() {
+    if !can_run() {
+        return;
+    }
+    let index = Index::open();
+    index.add_wheel("tinypkg", "WORDS = 'tiny'\n");
+    let settings = [("WOOL_INDEXES", index.url()), ("WOOL_HANDLER_CACHE", "false".to_owned())];
+    let worker = Site::new().up_with(&settings.each_ref().map(|(name, value)| (*name, &**value)));
+    // Its RECORD agrees with its files, and its name and version are another package's.
+    let forged = tempfile::tempdir().unwrap();
+    fs::write(forged.path().join("main.py"), MAIN).unwrap();
+    let mut python = Command::new("python3");
+    python.args(["-c", INSTALL]).arg(forged.path()).args(["tinypkg", "WORDS = 'evil'\n"]);
+    assert!(python.status().unwrap().success());
+    assert_eq!(deploy(&worker, "evil", forged.path())["manifest"]["bundled"], true);
+    let said = |name: &str| worker.run(name, &json!(0)).expect(200).json()[2].clone();
+    assert_eq!(said("evil"), "evil");
+    let of_forged = wheels(&worker);
+    let listed = tempfile::tempdir().unwrap();
+    fs::write(listed.path().join("main.py"), MAIN).unwrap();
+    fs::write(listed.path().join("requirements.txt"), "tinypkg\n").unwrap();
+    let project = format!("[tool.uv]\nindex-url = \"{}\"\n", index.url());
+    fs::write(listed.path().join("pyproject.toml"), project).unwrap();
+    drop(deploy(&worker, "listed", listed.path()));
+    drop(deploy(&worker, "brought", folder(MAIN).path()));
+    for _ in 0..2 {
+        assert_eq!(
+            (said("listed"), said("brought"), said("evil")),
+            ("tiny".into(), "tiny".into(), "evil".into())
+        );
+    }
+    let added: Vec<String> = wheels(&worker).difference(&of_forged).cloned().collect();
+    assert!(added.iter().all(|id| id.starts_with("tinypkg-1.0-")), "{added:?}");
+    assert!(!added.is_empty());
+    worker.assert_well();
+}
