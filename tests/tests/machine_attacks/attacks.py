@@ -19,24 +19,9 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 # Where ring 0 and the monitor have their pages, the ends of the halves, and what is in none.
 WILD = [
-    0,
-    1,
-    4096,
-    0x7FFF_F000,
-    0x7FFF_FFFF,
-    0x8000_0000,
-    0x8000_1000,
-    0x8000_3000,
-    0x8001_0000,
-    0x8020_0000,
-    0x8080_0000,
-    0xFFFF_F000,
-    0x7FFF_FFFF_F000,
-    0x8000_0000_0000,
-    1 << 63,
-    0xFFFF_FFFF_8000_0000,
-    0xFFFF_FFFF_8000_3000,
-    0xFFFF_FFFF_FFFF_F000,
+    0, 1, 4096, 0x7fff_f000, 0x7fff_ffff, 0x8000_0000, 0x8000_1000, 0x8000_3000, 0x8001_0000,
+    0x8020_0000, 0x8080_0000, 0xffff_f000, 0x7fff_ffff_f000, 0x8000_0000_0000, 1 << 63,
+    0xffff_ffff_8000_0000, 0xffff_ffff_8000_3000, 0xffff_ffff_ffff_f000,
 ]
 # Calls that end it, wait, or take its own ground from under it.
 SPARED = {
