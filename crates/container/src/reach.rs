@@ -41,7 +41,8 @@ const ORDER_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) fn network(network: Network) -> protocol::Network {
     match network {
         Network::None => protocol::Network::None,
-        Network::Egress => protocol::Network::Egress,
+        // Its own loopback, on which no address is local and no proxy listens.
+        Network::Loopback | Network::Egress => protocol::Network::Egress,
         Network::Host => protocol::Network::Host,
     }
 }
@@ -66,11 +67,21 @@ impl Proxy {
         handle: &Arc<Handle>,
         spec: &InstanceSpec,
     ) -> Result<Option<Reach>, ProviderError> {
-        if spec.network != Network::Egress {
-            return Ok(None);
+        let (client, sandbox) = (&handle.client, handle.id.0);
+        match spec.network {
+            Network::None | Network::Host => return Ok(None),
+            Network::Loopback => {
+                // The warden looks whether the network is the instance's own.
+                let (networks, ports) = (Vec::new(), Vec::new());
+                let command = Command::Reach { sandbox, networks, ports, names: false };
+                let (Answer::Done, _) = client.call(command, &[]).await? else {
+                    return Err(unexpected());
+                };
+                return Ok(None);
+            }
+            Network::Egress => {}
         }
         let Plan { networks, ports, names } = Plan::of(&spec.egress);
-        let (client, sandbox) = (&handle.client, handle.id.0);
         let command = Command::Reach { sandbox, networks, ports, names };
         let (Answer::Done, sockets) = client.call(command, &[]).await? else {
             return Err(unexpected());

@@ -286,6 +286,7 @@ mod tests {
             error_type: error_type.to_owned(),
             message: "no".to_owned(),
             traceback: lines(traceback),
+            ..Failure::default()
         };
         let raised = failure("ValueError", &["Traceback …", "  File …", "ValueError: no"]);
         let expected = "[ERROR] ValueError: no\nTraceback …\n  File …\n";

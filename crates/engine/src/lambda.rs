@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime};
 use function::LATEST;
 use sandbox::{Death, InvocationId};
 use serde::Serialize;
+use serde::de::IgnoredAny;
 
 use crate::call::{Call, CallError, Outcome, Stage};
 use crate::journey::Journey;
@@ -21,6 +22,9 @@ use crate::relay::Relay;
 
 /// How a guest says that AWS's interpreter would have ended.
 pub(crate) const EXIT_ERROR: &str = "Runtime.ExitError";
+
+/// There is no program to start, or it cannot be started.
+const NO_ENTRY: &str = "Runtime.InvalidEntrypoint";
 
 const SIGKILL: i32 = 9;
 
@@ -38,6 +42,21 @@ pub struct LambdaFailure {
     /// Where it was raised, a text for each frame; none where the process ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stack_trace: Option<Vec<String>>,
+    /// What a program said of it, JSON, in the place of all else; empty: nothing.
+    #[serde(skip)]
+    pub payload: String,
+}
+
+impl LambdaFailure {
+    /// The reply's payload, JSON.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        if self.payload.is_empty() {
+            // Texts alone: nothing that could fail.
+            return serde_json::to_string(self).unwrap_or_default();
+        }
+        self.payload.clone()
+    }
 }
 
 impl CallError {
@@ -50,6 +69,7 @@ impl CallError {
             error_type: error_type.to_owned(),
             request_id: None,
             stack_trace: None,
+            payload: String::new(),
         };
         let (failure, request_id) = match self {
             Self::Raised(failure) => (failure, id.to_string()),
@@ -68,6 +88,7 @@ impl CallError {
                     error_type: "Function.ResponseSizeTooLarge".to_owned(),
                     request_id: None,
                     stack_trace: None,
+                    payload: String::new(),
                 });
             }
             Self::Busy { .. }
@@ -76,16 +97,25 @@ impl CallError {
             | Self::Lost
             | Self::Stopping => return None,
         };
-        if failure.error_type == EXIT_ERROR {
-            return Some(ended(EXIT_ERROR, &failure.message));
+        let payload = json(&failure.payload);
+        let kind = failure.error_type.as_str();
+        if payload.is_empty() && (kind == EXIT_ERROR || kind == NO_ENTRY) {
+            return Some(ended(kind, &failure.message));
         }
         Some(LambdaFailure {
             error_message: failure.message.clone(),
             error_type: failure.error_type.clone(),
             request_id: Some(request_id),
             stack_trace: Some(failure.traceback.clone()),
+            payload,
         })
     }
+}
+
+/// The text, where it is JSON: a guest may say anything.
+fn json(text: &str) -> String {
+    let is_json = serde_json::from_str::<IgnoredAny>(text).is_ok();
+    if is_json { text.to_owned() } else { String::new() }
 }
 
 fn died(death: Death) -> String {
@@ -168,7 +198,7 @@ mod tests {
 
     fn told(error: &CallError) -> String {
         let id = "r-1".parse().unwrap();
-        serde_json::to_string(&error.as_lambda(&id)).unwrap()
+        error.as_lambda(&id).unwrap().to_json()
     }
 
     #[test]
@@ -177,6 +207,7 @@ mod tests {
             error_type: error_type.to_owned(),
             message: message.to_owned(),
             traceback: vec!["  File".to_owned()],
+            payload: String::new(),
         };
         assert_eq!(
             told(&CallError::Raised(failure("Mine", "no"))),

@@ -17,6 +17,23 @@ pub struct Lambda {
     pub json_level: Option<LogLevel>,
 }
 
+impl Lambda {
+    /// Whether the function is a program of its own, which asks AWS's runtime API for its events.
+    #[must_use]
+    pub fn is_program(&self) -> bool {
+        is_program(&self.runtime)
+    }
+}
+
+/// Whether AWS's runtime of this name runs a program that the function brings: `provided.al2023`.
+#[must_use]
+pub fn is_program(runtime: &str) -> bool {
+    PROGRAMS.contains(&runtime)
+}
+
+/// AWS's runtimes that bring nothing.
+const PROGRAMS: [&str; 3] = ["provided.al2023", "provided.al2", "provided"];
+
 /// A level of a function's log, as AWS names it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
@@ -60,6 +77,14 @@ impl fmt::Display for LogLevel {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn programs_are_what_awss_runtimes_without_a_language_run() {
+        for (runtime, is) in [("provided.al2023", true), ("provided", true), ("python3.12", false)]
+        {
+            assert_eq!(is_program(runtime), is, "{runtime}");
+        }
+    }
 
     #[test]
     fn a_level_is_stored_as_it_is_written() {

@@ -15,7 +15,7 @@
 mod cpu;
 mod kind;
 mod label;
-mod lambda;
+pub mod lambda;
 mod layer;
 mod limits;
 mod manifest;

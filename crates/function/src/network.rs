@@ -15,6 +15,8 @@ pub enum Network {
     /// Nothing, not even loopback.
     #[default]
     None,
+    /// Nothing but itself: it has a loopback of its own. No setting names it; what a function is may need it.
+    Loopback,
     /// The destinations of a list, by TCP, through a proxy that opens no other.
     Egress,
     /// Whatever the host may reach. Only where the operator has allowed it to the function.
@@ -27,6 +29,7 @@ impl Network {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
+            Self::Loopback => "loopback",
             Self::Egress => "egress",
             Self::Host => "host",
         }

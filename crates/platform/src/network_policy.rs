@@ -98,7 +98,7 @@ impl Networks {
     /// Why not, and who has to do what about it.
     pub fn check(&self, handler: &Handler) -> Result<(), NotAllowed> {
         let (set, setting) = match handler.network {
-            Network::None => return Ok(()),
+            Network::None | Network::Loopback => return Ok(()),
             Network::Egress => (&self.egress, "egress"),
             Network::Host => (&self.host, "host_network"),
         };

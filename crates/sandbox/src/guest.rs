@@ -12,9 +12,9 @@ macro_rules! guest {
 /// The guest's files by their paths below `/opt/lambswool`. A provider adds the native extensions.
 pub const FILES: &[(&str, &[u8])] = guest! {
     "__init__.py" "__main__.py" "answers.py" "arity.py" "aws.py" "aws_context.py" "aws_logging.py"
-    "bundle.py" "capture.py" "codec.py" "completion.py" "context.py" "failure.py" "fresh.py" "generation.py" "handler.py" "imports.py"
+    "bundle.py" "capture.py" "codec.py" "completion.py" "context.py" "failure.py" "fresh.py" "generation.py" "handler.py" "http_requests.py" "imports.py"
     "instance.py" "interpreter.py" "logs.py" "loop.py" "module.py" "places.py" "pool_search.py"
-    "pools.py" "reference.py" "rehearsal.py" "rehearsed.py" "reseed.py" "running.py" "scratch.py"
+    "pools.py" "program.py" "reference.py" "rehearsal.py" "rehearsed.py" "reseed.py" "running.py" "runtime_api.py" "scratch.py"
     "shadowing.py" "sharing.py" "stdlib.py" "stream.py" "unfit.py" "wire.py" "zygote.py"
 };
 

@@ -150,6 +150,11 @@ fn a_function_gets_the_messages_of_a_queue_with_boto3() {
 }
 
 #[test]
+fn programs_ask_for_their_events_with_boto3() {
+    run("test_programs.py");
+}
+
+#[test]
 fn settings_that_have_one_value_are_answered_with_boto3() {
     run("test_constants.py");
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use function::{AttachedLayer, Lambda, LogLevel, Told};
+use function::{AttachedLayer, Lambda, LogLevel, Told, lambda};
 use layers::Interpreter;
 use layers::python::PythonRequest;
 use sandbox::wire::Convention;
@@ -22,7 +22,7 @@ pub struct Declared {
     /// The function that is called, as AWS writes it: `module.function`, where `.` or `/` stands between the parts of the
     /// module's name. Any text is accepted.
     pub handler: String,
-    /// The Python that it runs on: `3.12`.
+    /// The Python that it runs on: `3.12`; empty: any.
     pub python: String,
     /// What it runs in.
     pub kind: Kind,
@@ -96,6 +96,9 @@ impl Declared {
     /// # Errors
     /// When it asks for what cannot be.
     pub fn python(&self) -> Result<PythonRequest, ManifestError> {
+        if self.python.is_empty() {
+            return Ok(PythonRequest::default());
+        }
         PythonRequest::version_of(&self.python).map_err(|error| ManifestError::Declared {
             setting: "python",
             reason: error.to_string(),
@@ -116,9 +119,15 @@ impl Declared {
         let (module, function) = self.handler.rsplit_once('.').unwrap_or((&self.handler, ""));
         let module = module.replace('/', ".");
         let path = self.environment.get(src_layout::VARIABLE).map_or("", String::as_str);
+        let is_program = self.runtime.as_ref().is_some_and(|it| lambda::is_program(&it.name));
         let sets = match entry::source_of(root, &module) {
-            Some(file) => inspect::variables(root, &file, path, interpreter)?,
-            None => vec![inspect::ANY_VARIABLE.to_owned()],
+            Some(file) if !is_program => inspect::variables(root, &file, path, interpreter)?,
+            _ => vec![inspect::ANY_VARIABLE.to_owned()],
+        };
+        let network = match self.network {
+            // It is given its events there.
+            Network::None if is_program => Network::Loopback,
+            asked => asked,
         };
         let manifest = Manifest {
             module,
@@ -126,17 +135,17 @@ impl Declared {
             convention: Convention::Lambda,
             requirements: Vec::new(),
             requires_python: None,
-            python: Some(self.python.clone()),
+            python: Some(self.python.clone()).filter(|python| !python.is_empty()),
             kind: self.kind,
             reset: self.reset,
             limits: self.limits,
-            network: self.network,
+            network,
             egress: self.egress.clone(),
             timeout: self.timeout,
             concurrency: self.concurrency,
             environment: self.environment.clone(),
             sets,
-            import_cache: true,
+            import_cache: !is_program,
             binary: false,
             declared: true,
             bundled: false,

@@ -453,14 +453,17 @@ fn json_level(logging: Option<&String>) -> Option<LogLevel> {
     is_json.then(|| level.unwrap_or_default())
 }
 
-/// The Python of a runtime: `3.12` of `python3.12`.
+/// The Python of a runtime: `3.12` of `python3.12`; none for a program, which any serves.
 fn python(runtime: &str) -> Result<String, Fault> {
+    if function::lambda::is_program(runtime) {
+        return Ok(String::new());
+    }
     let minor = runtime.strip_prefix("python3.").unwrap_or_default();
     match minor.parse::<u8>() {
         // As it is written, and not otherwise: `+12` and `012` are numbers, too.
         Ok(number @ 11..) if number.to_string() == minor => Ok(format!("3.{minor}")),
         _ => Err(Fault::invalid_parameter_value(format!(
-            "The runtime {runtime} is not supported by Lambswool: it runs python3.11 and later"
+            "The runtime {runtime} is not supported by Lambswool: it runs python3.11 and later, and provided.al2023"
         ))),
     }
 }

@@ -80,7 +80,8 @@ pub(super) async fn invoke(mut call: Call) -> Result<Answer, Fault> {
             let Ended { result, log } = wait(&call, &asked, &named, target, None).await?;
             let answer = match result {
                 Ok(outcome) => Answer::bytes(outcome.body, &outcome.content_type),
-                Err(failed) => Answer::json(&failed)?.with("x-amz-function-error", UNHANDLED),
+                Err(failed) => Answer::bytes(Bytes::from(failed.to_json()), "application/json")
+                    .with("x-amz-function-error", UNHANDLED),
             };
             let answer = match log {
                 Some(log) => answer.with("x-amz-log-result", &log),
@@ -144,7 +145,7 @@ impl Streamed {
                 frames.extend(eventstream::chunk(&outcome.body));
                 None
             }
-            Err(failed) => Some(serde_json::to_string(&failed).unwrap_or_default()),
+            Err(failed) => Some(failed.to_json()),
         };
         let error_code = failed.as_ref().map(|_| UNHANDLED.to_owned());
         let end = Complete { error_code, error_details: failed, log_result: log };

@@ -373,7 +373,7 @@ fn patience(limit: Duration, given_up: CancellationToken) -> Arc<Patience> {
 /// The destinations that a function may reach, as a line of its deploy.
 fn reaches(handler: &Handler) -> Option<String> {
     match handler.network {
-        Network::None => None,
+        Network::None | Network::Loopback => None,
         Network::Egress => {
             let all: Vec<_> = handler.egress.iter().map(ToString::to_string).collect();
             Some(format!("it may connect to {}, and to nothing else", all.join(", ")))

@@ -17,7 +17,7 @@ use bundle::code::{self, Bundle as Code, CodeError};
 use bundle::manifest::{self, Declared, Inspected, Manifest, ManifestError, Overrides, Settings};
 use engine::Handler;
 use function::{
-    AttachedLayer, BundleDigest, MAX_LAYERED_BYTES, PackageLock, VersionRecord, WholeName,
+    AttachedLayer, BundleDigest, Lambda, MAX_LAYERED_BYTES, PackageLock, VersionRecord, WholeName,
 };
 use layers::base::{self, Base, BaseError};
 use layers::python::{PythonError, PythonRequest};
@@ -323,11 +323,15 @@ impl Layered {
             SettingsFrom::Files(over) => self.open(code, *over, None, progress)?,
             SettingsFrom::Declared(declared) => self.open_declared(code, declared, progress)?,
         };
+        let is_program = manifest.lambda.as_ref().is_some_and(Lambda::is_program);
+        if is_program && !manifest.kind.is_container() {
+            return Err(function("manifest", &MachineWithProgram));
+        }
         if !manifest.kind.is_container() && manifest.network != Network::None {
             return Err(function("manifest", &MachineWithNetwork(manifest.network.as_str())));
         }
         check_layers(&manifest, opened.whole().bytes)?;
-        let is_of_aws = manifest.lambda.is_some() && opened.split.is_none();
+        let is_of_aws = manifest.lambda.is_some() && !is_program && opened.split.is_none();
         let lock = if is_of_aws && uses_runtime_set(&opened, &manifest.layers) {
             manifest.requirements = vec![runtime_set::REQUIREMENT.to_owned()];
             self.lock(&opened, &manifest.requirements, patience, progress).unwrap_or_else(|error| {
@@ -646,6 +650,13 @@ impl From<FileError> for OptError {
         Self::Code(error.into())
     }
 }
+
+/// A program asks for its events on loopback, and starts as another process.
+#[derive(Debug, Error)]
+#[error(
+    "a function with a `bootstrap` runs in a container, a micro-VM has no loopback: leave LAMBSWOOL_ISOLATION out"
+)]
+struct MachineWithProgram;
 
 fn function(step: &'static str, error: &dyn std::error::Error) -> MakeError {
     MakeError::Function { step, message: chain(error) }

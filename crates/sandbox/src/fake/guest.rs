@@ -213,7 +213,11 @@ fn behaviour(load: &Load) -> (&str, usize) {
 
 fn failed(id: &str, error_type: &str) -> Reply {
     let traceback = vec!["  File \"/var/task/main.py\", line 1, in handler\n".to_owned()];
-    let failure =
-        Failure { error_type: error_type.to_owned(), message: "as asked".to_owned(), traceback };
+    let failure = Failure {
+        error_type: error_type.to_owned(),
+        message: "as asked".to_owned(),
+        traceback,
+        ..Failure::default()
+    };
     Reply::Failed { id: id.to_owned(), failure }
 }

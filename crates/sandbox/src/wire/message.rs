@@ -117,6 +117,9 @@ pub struct Failure {
     /// The user's own lines of the traceback, as Python formats them; the guest's are left out. Of
     /// a function with [`Load::lambda`], a text for each frame: AWS's `stackTrace`.
     pub traceback: Vec<String>,
+    /// What a program says of it, JSON that its caller is given as it is; empty: nothing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub payload: String,
 }
 
 impl Failure {

@@ -55,7 +55,7 @@ class Function:
         self._date = strftime("%Y/%m/%d", gmtime())
         self._no_trace = self._trace = places.variables()["_X_AMZN_TRACE_ID"]
         self._escapes = load["lambda"]["runtime"] in _ESCAPED
-        handler.enter(load, places, _usual(load, places), _reserved(load))
+        handler.enter(load, places, usual(places), reserved(load))
         self._name_stream()
         aws_context.register()
         aws_logging.prepare(load["lambda"])
@@ -74,7 +74,7 @@ class Function:
         if trace != self._trace:
             self._trace = trace
             handler.set_variable("_X_AMZN_TRACE_ID", trace)
-        arn = given.get("function_arn") or _arn(self._load)
+        arn = given.get("function_arn") or arn_of(self._load)
         context = aws_context.LambdaContext(self._load, invoke, version, self._stream, arn, given)
         result = self._function(handler.event(body), context)  # type: ignore[operator]
         if given.get("streams") and parts.is_one(result):
@@ -106,19 +106,19 @@ def log_group(load: dict) -> str:
     return f"/aws/lambda/{load['name']}"
 
 
-def _usual(load: dict, places: "Places") -> dict[str, str]:
+def usual(places: "Places") -> dict[str, str]:
     """Variables that a function may set to something else."""
     task = places.task
     found = ("/var/lang/lib", "/lib64", "/usr/lib64", "/var/runtime", "/var/runtime/lib")
     libraries = ":".join([*found, task, f"{task}/lib", "/opt/lib"])
-    usual = {"TZ": ":UTC", "LD_LIBRARY_PATH": libraries}
-    return usual | ({"LANG": _LOCALE} if _has_locale() else {})
+    variables = {"TZ": ":UTC", "LD_LIBRARY_PATH": libraries}
+    return variables | ({"LANG": _LOCALE} if _has_locale() else {})
 
 
-def _reserved(load: dict) -> dict[str, str]:
+def reserved(load: dict) -> dict[str, str]:
     """Variables that no function sets."""
     said = load["lambda"]
-    reserved = {
+    variables = {
         "_HANDLER": said["handler"],
         "AWS_EXECUTION_ENV": f"AWS_Lambda_{said['runtime']}",
         "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
@@ -126,8 +126,8 @@ def _reserved(load: dict) -> dict[str, str]:
         "LAMBDA_RUNTIME_DIR": "/var/runtime",
     }
     if level := said.get("json_level"):
-        reserved |= {"AWS_LAMBDA_LOG_FORMAT": "JSON", "AWS_LAMBDA_LOG_LEVEL": level}
-    return reserved
+        variables |= {"AWS_LAMBDA_LOG_FORMAT": "JSON", "AWS_LAMBDA_LOG_LEVEL": level}
+    return variables
 
 
 def _has_locale() -> bool:
@@ -143,7 +143,7 @@ def _has_locale() -> bool:
     return True
 
 
-def _arn(load: dict) -> str:
+def arn_of(load: dict) -> str:
     """Of a call that does not say it: it came through another door."""
     region = environ.get(b"AWS_REGION", b"us-east-1").decode()
     return f"arn:aws:lambda:{region}:000000000000:function:{load['name']}"
@@ -190,6 +190,8 @@ def told(error: BaseException, invocation: str, load: dict, logs: "Logs") -> dic
         return _ended(error)
     if type(error) is Refused:
         said = failure.named(error.error_type, error.message) | {"traceback": error.trace}
+        if error.payload is not None:
+            return said | {"payload": error.payload}
     else:
         said = failure.named(_NAME(type(error)), failure.message_of(error))
         said |= {"traceback": failure.within(_frames(error))}

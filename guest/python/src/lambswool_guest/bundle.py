@@ -12,7 +12,7 @@ from importlib.util import MAGIC_NUMBER
 
 PACKAGE = "lambswool_guest"
 LATER = ("answers", "arity", "completion", "failure", "loop", "reseed", "shadowing", "unfit")
-LATER += ("aws", "aws_context", "aws_logging", "stream")
+LATER += ("aws", "aws_context", "aws_logging", "http_requests", "program", "runtime_api", "stream")
 """Modules that few instances need. Others name what is in them when they use it, and not before:
 `failure.describe`."""
 

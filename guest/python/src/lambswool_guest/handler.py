@@ -44,11 +44,20 @@ _YIELDS = {0x20: "a generator", 0x200: "an async generator"}
 class Refused(Exception):
     """The guest itself says no; there is no traceback to show."""
 
-    def __init__(self, error_type: str, message: str, trace: "list[str] | None" = None) -> None:
+    def __init__(
+        self,
+        error_type: str,
+        message: str,
+        trace: "list[str] | None" = None,
+        payload: "str | None" = None,
+    ) -> None:
+        """`payload`: what the caller is given in place of the rest, if anything. The log has no
+        line of such a failure."""
         super().__init__(message)
         self.error_type = error_type
         self.message = message
         self.trace = trace or []
+        self.payload = payload
 
 
 class Handler:

@@ -42,7 +42,7 @@ from _signal import SIG_BLOCK, SIG_SETMASK, pthread_sigmask
 from posix import _exit, getpid
 from sys import getrecursionlimit, setrecursionlimit
 
-from lambswool_guest import aws, failure, interpreter, reseed, stdlib
+from lambswool_guest import aws, failure, interpreter, program, reseed, stdlib
 from lambswool_guest.handler import Handler
 from lambswool_guest.logs import Logs
 from lambswool_guest.places import Places
@@ -61,6 +61,9 @@ _CLOCK = (time.perf_counter,)
 
 _STAY = ("lambswool_guest.context", "lambswool_guest.zygote")
 """The class of one is a function's to pickle, and the other is of no use to an instance."""
+
+_OF_PROGRAMS = "provided"
+"""How AWS's runtimes begin that bring a program of their own: see `program`."""
 
 MOST_TRIES = 100
 """How often the guest begins again, without having come any further, before it gives up."""
@@ -119,7 +122,7 @@ class Instance:
         self._logs = logs
         self._places = places
         self._pid = getpid()
-        self._handler: Handler | aws.Function | None = None
+        self._handler: Handler | aws.Function | program.Program | None = None
         # The load of a function that is called as AWS calls it.
         self._aws: dict | None = None
         self._witness: Witness | None = None
@@ -127,7 +130,9 @@ class Instance:
         # what that came to, and what it imported.
         self._message: tuple[dict, bytes] | None = None
         self._running = False
-        self._outcome: Handler | aws.Function | tuple[bytes, str] | BaseException | None = None
+        self._outcome: (
+            Handler | aws.Function | program.Program | tuple[bytes, str] | BaseException | None
+        ) = None
         self._seen: bytes | None = None
         # What was raised, and how often since something was answered.
         self._raised: BaseException | None = None
@@ -188,7 +193,9 @@ class Instance:
             if self._aws is None:
                 self._outcome = self._handler = Handler(header, self._places)
             else:
-                self._outcome = self._handler = aws.Function(header, self._places, self._part)
+                is_program = header["lambda"]["runtime"].startswith(_OF_PROGRAMS)
+                kind = program.Program if is_program else aws.Function
+                self._outcome = self._handler = kind(header, self._places, self._part)
         elif self._handler is not None:
             self._logs.begin(header["id"])
             self._running = True

@@ -1,0 +1,177 @@
+"""Functions with a `bootstrap` that asks the runtime API for its events: `provided.al2023`."""
+
+import base64
+import io
+import json
+import time
+import zipfile
+
+import pytest
+from service import ROLE, call, client, name, refused
+
+service = client()
+PYTHON = "#!/usr/bin/python3\n"
+ASK = """
+import json, os, sys, time, urllib.request
+BASE = "http://" + os.environ["AWS_LAMBDA_RUNTIME_API"] + "/2018-06-01/runtime/"
+def next_one():
+    with urllib.request.urlopen(BASE + "invocation/next") as got:
+        return got.headers["Lambda-Runtime-Aws-Request-Id"], got.headers, got.read()
+def say(path, body):
+    asked = urllib.request.Request(BASE + path, body, method="POST")
+    return urllib.request.urlopen(asked).status
+def answer(id, body, kind="response"):
+    return say(f"invocation/{id}/{kind}", body)
+"""
+
+
+def program(code, **said):
+    """Makes a function of a Python program, and returns its name."""
+    return of({"bootstrap": (PYTHON + ASK + code).encode()}, **said)
+
+
+def of(files, mode=0o755, **said):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as zipped:
+        for path, data in files.items():
+            entry = zipfile.ZipInfo(path)
+            entry.external_attr = (0o100000 | mode) << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            zipped.writestr(entry, data)
+    called = name()
+    said = {"Runtime": "provided.al2023", "Role": ROLE, "Handler": "any.text"} | said
+    code = {"ZipFile": packed.getvalue()}
+    service.create_function(FunctionName=called, Code=code, **said)
+    return called
+
+
+def failed(called, event=None):
+    """Calls it; what it said has failed, and the end of its log."""
+    said = service.invoke(FunctionName=called, Payload=json.dumps(event), LogType="Tail")
+    assert said.get("FunctionError") == "Unhandled", said["Payload"].read()
+    return json.loads(said["Payload"].read()), base64.b64decode(said["LogResult"]).decode()
+
+
+def test_a_program_is_given_events_and_its_answers_pass_unchanged():
+    called = program(
+        """
+said = len(sys.argv), os.environ["_HANDLER"], os.environ.get("AWS_EXECUTION_ENV"), os.getcwd()
+while True:
+    id, headers, event = next_one()
+    print("an event of", len(event), flush=True)
+    left = int(headers["Lambda-Runtime-Deadline-Ms"]) - time.time() * 1000
+    if event == b'"about"':
+        event = json.dumps([said, left, headers["Lambda-Runtime-Invoked-Function-Arn"]]).encode()
+    answer(id, event)
+""",
+        Timeout=7,
+    )
+    own, left, arn = call(service, called, "about")
+    assert own == [1, "any.text", None, "/var/task"]
+    assert 0 < left <= 7000 and arn.endswith(f":function:{called}")
+    for event in (b'{"a" : 1}', b"[1,2 ]", json.dumps("x" * 5_000_000).encode()):
+        said = service.invoke(FunctionName=called, Payload=event, LogType="Tail")
+        assert said["Payload"].read() == event
+    log = base64.b64decode(said["LogResult"]).decode()
+    assert "an event of 5000002\n" in log
+    assert "START RequestId: " in log and "\nREPORT RequestId: " in log
+    shown = service.get_function_configuration(FunctionName=called)
+    assert (shown["Runtime"], shown["Handler"]) == ("provided.al2023", "any.text")
+
+
+def test_what_a_program_says_has_failed_is_the_payload():
+    called = program(
+        """
+while True:
+    id, headers, event = next_one()
+    answer(id, event, "error")
+"""
+    )
+    own = {"errorType": "Mine", "errorMessage": "no", "stackTrace": ["a"], "more": {"b": 1}}
+    payload, log = failed(called, own)
+    assert payload == own
+    assert "Status: error\tError Type: Mine" in log
+    own = {"errorType": "Bad.Start", "errorMessage": "no table", "stackTrace": []}
+    called = program(f"say('init/error', {json.dumps(own).encode()!r})\nsys.exit(1)")
+    assert failed(called)[0] == own
+
+
+@pytest.mark.parametrize(
+    "code, why",
+    [
+        ("sys.exit(3)", "Runtime exited with error: exit status 3"),
+        ("next_one(); sys.exit(0)", "Runtime exited without providing a reason"),
+        ("next_one(); os.kill(os.getpid(), 9)", "Runtime exited with error: signal: killed"),
+        ("next_one(); b'x' * (400 << 20)", None),
+    ],
+)
+def test_a_program_that_ends_is_told_in_awss_words(code, why):
+    called = program(code)
+    for _ in range(2):
+        payload, log = failed(called)
+        if why:
+            assert payload["errorType"] == "Runtime.ExitError"
+            assert payload["errorMessage"].endswith(f" Error: {why}")
+            assert f"{payload['errorMessage']}\nRuntime.ExitError\n" in log
+        else:
+            assert payload["errorType"] in ("Runtime.OutOfMemory", "Runtime.ExitError"), payload
+
+
+def test_a_program_that_does_not_answer_is_ended_in_time():
+    slow = """
+while True:
+    id, _, event = next_one()
+    time.sleep(json.loads(event))
+    answer(id, str(os.getpid()).encode())
+"""
+    called = program(slow, Timeout=2)
+    call(service, called, 0)
+    begun = time.monotonic()
+    payload, log = failed(called, 60)
+    assert payload["errorType"] == "Sandbox.Timedout" and time.monotonic() - begun < 10
+    assert "Task timed out after 2.00 seconds" in log
+    assert call(service, called, 0) > 0
+    payload, _ = failed(program("time.sleep(60)", Timeout=1))
+    assert payload["errorType"] == "Sandbox.Timedout"
+
+
+def test_a_program_that_cannot_start_is_told_and_a_machine_is_refused():
+    words = "Error: Couldn't find valid bootstrap(s): [/var/task/bootstrap /opt/bootstrap]"
+    payload, _ = failed(of({"other": b""}))
+    assert payload["errorType"] == "Runtime.InvalidEntrypoint"
+    assert payload["errorMessage"].endswith(words)
+    payload, _ = failed(of({"bootstrap": PYTHON.encode()}, mode=0o644))
+    denied = "Error: fork/exec /var/task/bootstrap: permission denied"
+    assert payload["errorMessage"].endswith(denied)
+    machine = {"Variables": {"LAMBSWOOL_ISOLATION": "microvm"}}
+    with refused("InvalidParameterValueException", 400, "LAMBSWOOL_ISOLATION"):
+        program("next_one()", Environment=machine)
+
+
+def test_a_program_reaches_itself_and_nothing_else():
+    called = program(
+        """
+import socket
+def reached(host, port):
+    with socket.socket() as one:
+        one.settimeout(2)
+        return os.strerror(one.connect_ex((host, port)))
+seen = [reached("192.0.2.7", 80), reached("127.0.0.1", 22)]
+seen.append(sorted(os.listdir("/sys/class/net")) if os.path.exists("/sys/class/net") else [])
+while True:
+    id, _, event = next_one()
+    answer(id, json.dumps(seen).encode())
+"""
+    )
+    seen = call(service, called)
+    assert seen[:2] == ["Network is unreachable", "Connection refused"], seen
+
+
+def test_an_updated_program_may_become_a_python_function_and_back():
+    called = program("while True:\n    id, _, event = next_one()\n    answer(id, b'1')")
+    assert call(service, called) == 1
+    changed = {"FunctionName": called, "Runtime": "python3.11", "Handler": "app.handler"}
+    service.update_function_configuration(**changed)
+    assert "FunctionError" in service.invoke(FunctionName=called, Payload=b"1")
+    service.update_function_configuration(FunctionName=called, Runtime="provided.al2")
+    assert call(service, called) == 1
