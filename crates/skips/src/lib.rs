@@ -16,14 +16,16 @@ use std::fs::File;
 use std::io::Write;
 
 /// The names of what a machine may lack.
-const KNOWN: [&str; 19] = [
+const KNOWN: [&str; 21] = [
     "awscli",
+    "awslambdaric",
     "boto3",
     "cgroup",
     "cgroup-v1",
     "cgroup2",
     "compiler",
     "faults",
+    "go",
     "guest_clock",
     "huge_pages",
     "kvm",

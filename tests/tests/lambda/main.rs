@@ -151,7 +151,28 @@ fn a_function_gets_the_messages_of_a_queue_with_boto3() {
 
 #[test]
 fn programs_ask_for_their_events_with_boto3() {
-    run("test_programs.py");
+    let built = tempfile::tempdir().unwrap();
+    let go = built.path().join("bootstrap");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lambda/go");
+    let said = Command::new("go")
+        .args(["build", "-tags", "lambda.norpc", "-mod=readonly", "-o"])
+        .arg(&go)
+        .env("CGO_ENABLED", "0")
+        .current_dir(source)
+        .output();
+    let mut variables = Vec::new();
+    match said {
+        Ok(said) if said.status.success() => variables.push(("GO_PROGRAM", go.display().to_string())),
+        _ => machine::skip("go", "needs Go, and aws-lambda-go from its proxy"),
+    }
+    let find = ["-c", "import awslambdaric; print(awslambdaric.__file__)"];
+    let found = python().and_then(|python| Command::new(python).args(find).output().ok());
+    let found = found.map(|said| String::from_utf8_lossy(&said.stdout).trim().to_owned());
+    match found {
+        Some(file) if !file.is_empty() => variables.push(("AWSLAMBDARIC", file)),
+        _ => machine::skip("awslambdaric", "needs awslambdaric: `make test` puts it into .venv"),
+    }
+    run_if("test_programs.py", &[], &variables, |_| true);
 }
 
 #[test]

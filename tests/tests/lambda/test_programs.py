@@ -3,6 +3,8 @@
 import base64
 import io
 import json
+import os
+import pathlib
 import time
 import zipfile
 
@@ -175,3 +177,49 @@ def test_an_updated_program_may_become_a_python_function_and_back():
     assert "FunctionError" in service.invoke(FunctionName=called, Payload=b"1")
     service.update_function_configuration(FunctionName=called, Runtime="provided.al2")
     assert call(service, called) == 1
+
+
+@pytest.mark.skipif("GO_PROGRAM" not in os.environ, reason="the test around it has told of it")
+def test_a_go_program_runs_unchanged():
+    with open(os.environ["GO_PROGRAM"], "rb") as file:
+        called = of({"bootstrap": file.read()}, Timeout=9, MemorySize=128)
+    said = [call(service, called, {"name": "you"}) for _ in range(3)]
+    assert {one["greeting"] for one in said} == {"Hello you"}
+    assert len({one["id"] for one in said}) == 3 and len({one["pid"] for one in said}) == 1
+    assert all(0 < one["left"] <= 9000 for one in said)
+    payload, _ = failed(called, {})
+    assert payload == {"errorMessage": "who is it?", "errorType": "errorString"}
+    payload, log = failed(called, {"name": "panic"})
+    assert (payload["errorMessage"], payload["errorType"]) == ("as asked", "string")
+    assert payload["stackTrace"] and "panic" in log
+    assert call(service, called, {"name": "again"})["greeting"] == "Hello again"
+
+
+@pytest.mark.skipif("AWSLAMBDARIC" not in os.environ, reason="the test around it has told of it")
+def test_awss_own_runtime_for_python_runs_unchanged():
+    top = pathlib.Path(os.environ["AWSLAMBDARIC"]).parent.parent
+    files = {
+        "bootstrap": b"#!/usr/bin/python3\n"
+        b"import os\nfrom awslambdaric.__main__ import main\n"
+        b"main(['bootstrap', os.environ['_HANDLER']])\n",
+        "app.py": b"""
+import os
+def run(event, context):
+    if event == "raise":
+        raise ValueError("no")
+    print("seen", event)
+    return [event, context.aws_request_id, context.memory_limit_in_mb,
+            context.get_remaining_time_in_millis(), os.getpid()]
+""",
+    }
+    packages = ("awslambdaric/**/*", "simplejson/**/*", "snapshot_restore_py.py", "runtime_client*")
+    for file in [file for pattern in packages for file in top.glob(pattern)]:
+        if file.is_file() and "__pycache__" not in file.parts:
+            files[str(file.relative_to(top))] = file.read_bytes()
+    called = of(files, Handler="app.run", Timeout=10, MemorySize=256)
+    event, _, memory, left, pid = call(service, called, {"a": [1]})
+    assert (event, memory) == ({"a": [1]}, "256") and 0 < left <= 10_000
+    payload, log = failed(called, "raise")
+    assert (payload["errorType"], payload["errorMessage"]) == ("ValueError", "no")
+    assert "[ERROR] ValueError: no" in log
+    assert call(service, called, 2)[4] == pid
