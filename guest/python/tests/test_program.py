@@ -1,13 +1,15 @@
 """Programs that ask the runtime API for their events: good ones, and those that mean harm."""
 
 import json
+import random
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from conftest import PYTHON, Answer, Guest
+from conftest import GUEST, PYTHON, Answer, Guest
 
 AWS = {
     "lambda": {"handler": "any.text", "runtime": "provided.al2023"},
@@ -374,3 +376,127 @@ while True:
     trailer = "Lambda-Runtime-Function-Error-Type: Mine\r\n"
     trailer += "Lambda-Runtime-Function-Error-Body: eyJlcnJvck1lc3NhZ2UiOiJubyJ9\r\n"
     assert failed(guest.call(trailer)) == ("Mine", "no")
+
+
+STREAM = """
+def begin(id):
+    line = socket.create_connection((HOST, int(PORT)))
+    line.sendall(f"POST /2018-06-01/runtime/invocation/{id}/response HTTP/1.1\\r\\n".encode())
+    line.sendall(b"Lambda-Runtime-Function-Response-Mode: streaming\\r\\n")
+    line.sendall(b"Content-Type: text/plain\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n")
+    return line
+def part(line, data):
+    line.sendall(b"%x\\r\\n%s\\r\\n" % (len(data), data))
+    time.sleep(0.1)
+def end(line, trailers=b""):
+    line.sendall(b"0\\r\\n" + trailers + b"\\r\\n")
+    got = line.recv(1000)
+    line.close()
+    return got
+"""
+
+
+def test_a_stream_goes_out_as_it_comes_where_its_caller_reads_one(running):
+    guest = running(
+        STREAM
+        + """
+while True:
+    id, _, event = next_one()
+    line = begin(id)
+    part(line, b"one ")
+    assert answer(id, "between")[0] == 403
+    part(line, b"two")
+    assert b" 202 " in end(line)
+"""
+    )
+    said = guest.call({}, **{"lambda": {"streams": True}})
+    assert (said.parts, said.body) == ([b"one ", b"two"], b"")
+    assert said.header["content_type"] == "text/plain"
+
+
+def test_a_stream_that_its_caller_does_not_read_is_collected(running):
+    guest = running(
+        STREAM
+        + """
+while True:
+    id, _, event = next_one()
+    line = begin(id)
+    part(line, b"one ")
+    part(line, b"two")
+    end(line)
+"""
+    )
+    assert (guest.call({}).body, guest.call({}).parts) == (b"one two", [])
+
+
+def test_a_stream_that_breaks_off_has_failed_behind_its_parts(running):
+    guest = running(
+        STREAM
+        + """
+while True:
+    id, _, event = next_one()
+    line = begin(id)
+    part(line, b"one")
+    if event == b'"closes"':
+        line.close()
+        time.sleep(0.2)
+    elif event == b'"garbage"':
+        line.sendall(b"no chunk\\r\\n")
+        line.recv(1000)
+    else:
+        error = b"Lambda-Runtime-Function-Error-"
+        end(line, error + b"Type: Mine\\r\\n" + error + b"Body: eyJlcnJvck1lc3NhZ2UiOiJubyJ9\\r\\n")
+"""
+    )
+    for event, kind in [
+        ("closes", "Runtime.TruncatedResponse"),
+        ("garbage", "Runtime.TruncatedResponse"),
+        ("trailers", "Mine"),
+    ]:
+        said = guest.call(event, **{"lambda": {"streams": True}})
+        assert (said.parts, failed(said)[0]) == ([b"one"], kind)
+
+
+def test_what_is_read_does_not_depend_on_how_it_was_cut_and_nothing_else_is_raised():
+    sys.path.insert(0, str(GUEST.parent))
+    try:
+        from lambswool_guest.http_requests import Malformed, Reader
+    finally:
+        sys.path.pop(0)
+
+    def read(pieces: list[bytes]) -> list[tuple]:
+        reader, got = Reader(lambda: None, lambda _: None), []
+        try:
+            for piece in pieces:
+                reader.feed(piece)
+                while (one := reader.request()) is not None:
+                    got.append((one.method, one.path, bytes(one.body), one.headers))
+        except Malformed:
+            got.append(("malformed",))
+        return got
+
+    whole = (
+        b"GET /a?b HTTP/1.1\r\nA: b\r\n\r\n"
+        b"POST /c HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc"
+        b"POST /d HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"2\r\nde\r\n1;x\r\nf\r\n0\r\nT: u\r\n\r\n"
+        b"GET /e HTTP/1.0\r\n\r\n"
+    )
+    chance = random.Random(1)
+
+    def cut(data: bytes) -> list[bytes]:
+        ends = sorted(chance.randrange(len(data) + 1) for _ in range(chance.randrange(9)))
+        return [data[a:b] for a, b in zip([0, *ends], [*ends, len(data)], strict=True)]
+
+    expected = read([whole])
+    assert [one[1] for one in expected] == ["/a", "/c", "/d", "/e"]
+    assert [one[2] for one in expected] == [b"", b"abc", b"def", b""]
+    for _ in range(300):
+        assert read(cut(whole)) == expected
+    for _ in range(3000):
+        data = bytearray(whole)
+        for _ in range(chance.randrange(1, 6)):
+            at = chance.randrange(len(data))
+            data[at : at + chance.randrange(3)] = chance.randbytes(chance.randrange(3))
+        data = bytes(data)
+        assert read(cut(data)) == read([data]), data

@@ -223,3 +223,32 @@ def run(event, context):
     assert (payload["errorType"], payload["errorMessage"]) == ("ValueError", "no")
     assert "[ERROR] ValueError: no" in log
     assert call(service, called, 2)[4] == pid
+
+
+def test_a_program_streams_its_answer():
+    called = program(
+        """
+import http.client
+host = os.environ["AWS_LAMBDA_RUNTIME_API"]
+def parts():
+    for number in range(3):
+        yield f"row {number}\\n".encode()
+        time.sleep(0.2)
+while True:
+    id, _, event = next_one()
+    line = http.client.HTTPConnection(host)
+    mode = {"Lambda-Runtime-Function-Response-Mode": "streaming"}
+    path = f"/2018-06-01/runtime/invocation/{id}/response"
+    line.request("POST", path, parts(), mode, encode_chunked=False)
+    assert line.getresponse().status == 202
+"""
+    )
+    stream = service.invoke_with_response_stream(FunctionName=called)["EventStream"]
+    begun, came = time.monotonic(), []
+    for event in stream:
+        if "PayloadChunk" in event:
+            came.append((time.monotonic() - begun, event["PayloadChunk"]["Payload"]))
+    assert [part for _, part in came] == [b"row 0\n", b"row 1\n", b"row 2\n"]
+    assert came[2][0] - came[0][0] > 0.3
+    said = service.invoke(FunctionName=called)
+    assert said["Payload"].read() == b"row 0\nrow 1\nrow 2\n"

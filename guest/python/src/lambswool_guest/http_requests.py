@@ -6,7 +6,8 @@
   no HTTP, or a head beyond its bounds: Malformed, and the connection is of no further use
 ```
 
-A body beyond its bounds is read to its end and dropped, so that its sender gets an answer.
+A body beyond its bounds is read to its end and dropped, so that its sender gets an answer. One
+whose bytes are to go on as they come is never kept.
 """
 
 TYPE_CHECKING = False
@@ -34,7 +35,7 @@ class Malformed(Exception):
 class Request:
     """One request. Names of headers are in lower case; trailers are among them."""
 
-    __slots__ = ("body", "headers", "is_too_long", "keeps_alive", "method", "path")
+    __slots__ = ("body", "headers", "is_too_long", "keeps_alive", "method", "path", "sink")
 
     def __init__(self, head: bytes) -> None:
         first, *fields = head.split(b"\r\n")
@@ -47,6 +48,8 @@ class Request:
         self.body = bytearray()
         # Its body was dropped.
         self.is_too_long = False
+        # Where its body goes as it comes; None: it is kept.
+        self.sink: Callable[[bytes], None] | None = None
         wish = self.headers.get("connection", "").lower()
         self.keeps_alive = wish != "close" and (version != "HTTP/1.0" or wish == "keep-alive")
 
@@ -54,10 +57,12 @@ class Request:
 class Reader:
     """Makes requests of what comes on one connection."""
 
-    def __init__(self, go_on: "Callable[[], None]") -> None:
-        """`go_on` says `100 Continue` to a client that waits for it before it sends a body."""
+    def __init__(self, go_on: "Callable[[], None]", begin: "Callable[[Request], None]") -> None:
+        """`go_on` says `100 Continue` to a client that waits for it before it sends a body; `begin`
+        is told of each request before its body is read."""
         self._bytes = bytearray()
         self._go_on = go_on
+        self._begin = begin
         self._requests = self._read()
 
     def feed(self, data: bytes) -> None:
@@ -73,6 +78,7 @@ class Reader:
         while True:
             request = Request((yield from self._until(b"\r\n\r\n", HEAD_BYTES)))
             headers = request.headers
+            self._begin(request)
             if headers.get("expect", "").lower() == "100-continue":
                 self._go_on()
             length = headers.get("content-length")
@@ -104,6 +110,10 @@ class Reader:
             piece = self._bytes[:length]
             del self._bytes[: len(piece)]
             length -= len(piece)
+            if request.sink is not None:
+                if piece:
+                    request.sink(bytes(piece))
+                piece = b""
             if len(request.body) + len(piece) > BODY_BYTES:
                 request.is_too_long = True
                 request.body = bytearray()

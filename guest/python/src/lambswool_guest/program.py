@@ -64,8 +64,13 @@ class Program:
         self._reap()
         if self._status is not None:
             self._start()
-        event = body or b"{}"
-        return self._server.call(invoke["id"], self._headers(invoke), event, self._end, self._ended)
+        id, headers, part = invoke["id"], self._headers(invoke), None
+        if (invoke.get("lambda") or {}).get("streams"):
+
+            def part(one: bytes) -> None:
+                self._part(id, one)
+
+        return self._server.call(id, headers, body or b"{}", part, self._end, self._ended)
 
     def _headers(self, invoke: dict) -> dict[str, str]:
         given = invoke.get("lambda") or {}

@@ -34,6 +34,8 @@ what it has left behind may talk for ever."""
 _PAYLOAD_BYTES = 40 << 10
 """Longest failure that is passed on as it was written: it goes in a header of the channel."""
 
+_MODE = "lambda-runtime-function-response-mode"
+
 _REASONS = {200: "OK", 202: "Accepted", 400: "Bad Request", 403: "Forbidden", 404: "Not Found"}
 _REASONS |= {413: "Request Entity Too Large"}
 
@@ -55,6 +57,9 @@ class Server:
         # The call that is to be answered, and whether its event was handed out.
         self._call: tuple[str, dict[str, str], bytes] | None = None
         self._is_handed = False
+        # Whose parts are sent as they come, and where they go where that is wanted.
+        self._stream: http_requests.Request | None = None
+        self._part: Callable[[bytes], None] | None = None
         self._is_loading = True
         self._outcome: Outcome | None = None
 
@@ -77,18 +82,19 @@ class Server:
         id: str,
         headers: dict[str, str],
         event: bytes,
+        part: "Callable[[bytes], None] | None",
         end: int,
         ended: "Callable[[], Refused]",
     ) -> tuple[bytes, str]:
-        """Hands out an event, and serves until it is answered; the answer and its content type.
-        Raises as `load`."""
-        self._call, self._is_handed = (id, headers, event), False
+        """Hands out an event, and serves until it is answered; the answer and its content type. An
+        answer that streams goes to `part`, where there is one. Raises as `load`."""
+        self._call, self._is_handed, self._part = (id, headers, event), False, part
         try:
             self._hand_over()
             self._serve(end, ended, lambda: False)
             return self._outcome  # type: ignore[return-value]
         finally:
-            self._call = self._outcome = None
+            self._call = self._outcome = self._stream = self._part = None
             self._is_handed = False
 
     def _serve(
@@ -132,7 +138,7 @@ class Server:
             accepted.close()
             return
         accepted.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
-        self._connections[number] = _Connection(accepted)
+        self._connections[number] = _Connection(accepted, self._begin_stream)
 
     def _receive(self, connection: "_Connection") -> None:
         # One that waits is only looked at when it has closed.
@@ -160,10 +166,22 @@ class Server:
 
     def _drop(self, connection: "_Connection") -> None:
         self._connections.pop(connection.number, None)
+        if self._stream is not None and connection.request is self._stream:
+            if self._outcome is None:
+                self._outcome = _plain("Runtime.TruncatedResponse", "The response ended early.")
         for kept in (self._waiting, self._behind):
             if connection in kept:
                 kept.remove(connection)
         connection.close()
+
+    def _begin_stream(self, request: "http_requests.Request") -> None:
+        """Has a body sent on as it comes, if it is the answer that is waited for."""
+        is_free = self._part is not None and self._stream is None and self._outcome is None
+        if is_free and self._is_handed and self._call is not None:
+            answer = f"{_PREFIX}invocation/{self._call[0]}/response"
+            streams = request.headers.get(_MODE) == "streaming"
+            if streams and (request.method, request.path) == ("POST", answer):
+                self._stream, request.sink = request, self._part
 
     def _route(self, connection: "_Connection", request: "http_requests.Request") -> None:
         connection.keeps_alive = request.keeps_alive
@@ -220,8 +238,11 @@ class Server:
         if id != self._call[0]:
             connection.refuse(400, "InvalidRequestID", "Invalid request ID")
             return
+        if self._stream is not None and request is not self._stream and kind == "response":
+            connection.refuse_turn("InvocationResponse", "InvocationResponse")
+            return
         headers = request.headers
-        if headers.get("lambda-runtime-function-response-mode", "streaming") != "streaming":
+        if headers.get(_MODE, "streaming") != "streaming":
             words = "Invalid function response mode"
             self._outcome = _plain("Runtime.InvalidResponseModeHeader", words)
             connection.refuse(400, "InvalidFunctionResponseMode", words)
@@ -244,11 +265,14 @@ class Server:
 class _Connection:
     """One client."""
 
-    def __init__(self, accepted) -> None:
+    def __init__(self, accepted, begin: "Callable[[http_requests.Request], None]") -> None:
         self.number: int = accepted.fileno()
         self.keeps_alive = True
         self.is_closed = False
-        self.reader = http_requests.Reader(lambda: self._send(b"HTTP/1.1 100 Continue\r\n\r\n"))
+        # The one that is read, or was read last.
+        self.request: http_requests.Request | None = None
+        self.reader = http_requests.Reader(self._go_on, self._note)
+        self._begin = begin
         self._socket = accepted
 
     def receive(self) -> bool:
@@ -259,6 +283,13 @@ class _Connection:
             return False
         self.reader.feed(data)
         return bool(data)
+
+    def _go_on(self) -> None:
+        self._send(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _note(self, request: "http_requests.Request") -> None:
+        self.request = request
+        self._begin(request)
 
     def has_gone(self) -> bool:
         """Whether the client has closed, as far as can be told without reading."""
