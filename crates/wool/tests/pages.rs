@@ -49,7 +49,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ),
     ("GetLayerVersionByArn", "as `GetLayerVersion`"),
     ("Invoke", "a client that hangs up ends the call"),
-    ("InvokeWithResponseStream", "a Python generator yields the parts"),
+    ("InvokeWithResponseStream", "a Python generator yields the parts, or a program sends them"),
     ("ListFunctions", "also functions that `wool deploy` made"),
     (
         "PutFunctionConcurrency",

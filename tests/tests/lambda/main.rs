@@ -162,7 +162,9 @@ fn programs_ask_for_their_events_with_boto3() {
         .output();
     let mut variables = Vec::new();
     match said {
-        Ok(said) if said.status.success() => variables.push(("GO_PROGRAM", go.display().to_string())),
+        Ok(said) if said.status.success() => {
+            variables.push(("GO_PROGRAM", go.display().to_string()))
+        }
         _ => machine::skip("go", "needs Go, and aws-lambda-go from its proxy"),
     }
     let find = ["-c", "import awslambdaric; print(awslambdaric.__file__)"];
