@@ -198,7 +198,31 @@ mod tests {
 
     fn told(error: &CallError) -> String {
         let id = "r-1".parse().unwrap();
-        error.as_lambda(&id).unwrap().to_json()
+        error.as_lambda(&id).map_or_else(|| "null".to_owned(), |failure| failure.to_json())
+    }
+
+    #[test]
+    fn what_a_program_says_of_its_failure_is_passed_on_if_it_is_json() {
+        let failure = |error_type: &str, payload: &str| {
+            CallError::Raised(Failure {
+                error_type: error_type.to_owned(),
+                message: "no".to_owned(),
+                traceback: Vec::new(),
+                payload: payload.to_owned(),
+            })
+        };
+        for own in [r#"{"errorType": "A",  "more": [1]}"#, "1", "null"] {
+            assert_eq!(told(&failure("A", own)), own);
+            assert_eq!(told(&failure(EXIT_ERROR, own)), own);
+        }
+        let plain = r#"{"errorMessage":"no","errorType":"A","requestId":"r-1","stackTrace":[]}"#;
+        for none in ["", "{", "1 2", "NaN"] {
+            assert_eq!(told(&failure("A", none)), plain, "{none}");
+        }
+        assert_eq!(
+            told(&failure(NO_ENTRY, "")),
+            r#"{"errorMessage":"RequestId: r-1 Error: no","errorType":"Runtime.InvalidEntrypoint"}"#
+        );
     }
 
     #[test]

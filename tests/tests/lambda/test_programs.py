@@ -145,9 +145,10 @@ def test_a_program_that_cannot_start_is_told_and_a_machine_is_refused():
     payload, _ = failed(of({"bootstrap": PYTHON.encode()}, mode=0o644))
     denied = "Error: fork/exec /var/task/bootstrap: permission denied"
     assert payload["errorMessage"].endswith(denied)
-    machine = {"Variables": {"LAMBSWOOL_ISOLATION": "microvm"}}
-    with refused("InvalidParameterValueException", 400, "LAMBSWOOL_ISOLATION"):
-        program("next_one()", Environment=machine)
+    for more in ({}, {"LAMBSWOOL_FALLBACK": "container"}):
+        machine = {"Variables": {"LAMBSWOOL_ISOLATION": "microvm"} | more}
+        with refused("InvalidParameterValueException", 400, "LAMBSWOOL_ISOLATION"):
+            program("next_one()", Environment=machine)
 
 
 def test_a_program_reaches_itself_and_nothing_else():
