@@ -18,6 +18,7 @@ use bundle::manifest::{self, Declared, Inspected, Manifest, ManifestError, Overr
 use engine::Handler;
 use function::{
     AttachedLayer, BundleDigest, Lambda, MAX_LAYERED_BYTES, PackageLock, VersionRecord, WholeName,
+    lambda,
 };
 use layers::base::{self, Base, BaseError};
 use layers::python::{PythonError, PythonRequest};
@@ -157,7 +158,9 @@ impl Layered {
         let wanted = declared.python().map_err(unreadable)?;
         let not_here = |error: &PythonError| matches!(error, PythonError::NoneFits { .. });
         let base = self.base(&wanted, not_here, progress)?;
-        let wanted = split::is_wanted(&declared.environment);
+        // What a program of the function's own reads is not ours to move.
+        let is_program = declared.runtime.as_ref().is_some_and(|it| lambda::is_program(&it.name));
+        let wanted = !is_program && split::is_wanted(&declared.environment);
         let parts = self.split(code, split::top_of(&declared.handler), wanted, progress)?;
         let interpreter = base.command(&self.store);
         let inspected = declared.inspect(parts.code.path(), &interpreter).map_err(unreadable)?;
