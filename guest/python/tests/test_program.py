@@ -354,6 +354,21 @@ while True:
         assert guest.call(number).value == number
 
 
+def test_only_a_stream_says_what_its_answer_is(running):
+    guest = running(
+        """
+while True:
+    id, _, event = next_one()
+    headers = {"Content-Type": "text/html"}
+    if json.loads(event):
+        headers["Lambda-Runtime-Function-Response-Mode"] = "streaming"
+    answer(id, event, headers=headers)
+"""
+    )
+    types = [guest.call(streams).header["content_type"] for streams in (False, True)]
+    assert types == ["application/json", "text/html"]
+
+
 def test_chunks_and_trailers_are_read(running):
     guest = running(
         """

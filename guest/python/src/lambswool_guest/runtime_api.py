@@ -330,7 +330,10 @@ class _Connection:
 
 
 def _content_type(headers: dict[str, str]) -> str:
-    said = headers.get("content-type", "")
+    """What a stream says of itself. Of another answer it is JSON, as on AWS: many a client says
+    that each body is a form."""
+    streams = headers.get("lambda-runtime-function-response-mode") == "streaming"
+    said = headers.get("content-type", "") if streams else ""
     is_one = said and said.isascii() and said.isprintable() and len(said) <= 256
     return said if is_one else handler.JSON
 
