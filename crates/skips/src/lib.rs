@@ -16,7 +16,7 @@ use std::fs::File;
 use std::io::Write;
 
 /// The names of what a machine may lack.
-const KNOWN: [&str; 21] = [
+const KNOWN: [&str; 23] = [
     "awscli",
     "awslambdaric",
     "boto3",
@@ -29,7 +29,9 @@ const KNOWN: [&str; 21] = [
     "guest_clock",
     "huge_pages",
     "kvm",
+    "lambda_runtime",
     "network",
+    "node",
     "pagemap_scan",
     "python_tests",
     "pythons",

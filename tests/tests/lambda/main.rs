@@ -1,5 +1,6 @@
 //! AWS Lambda's API with the service's own clients, which are told the endpoint and nothing else.
 
+mod programs;
 mod services;
 
 use std::path::{Path, PathBuf};
@@ -174,6 +175,8 @@ fn programs_ask_for_their_events_with_boto3() {
         Some(file) if !file.is_empty() => variables.push(("AWSLAMBDARIC", file)),
         _ => machine::skip("awslambdaric", "needs awslambdaric: `make test` puts it into .venv"),
     }
+    variables.extend(programs::rust());
+    variables.extend(programs::node());
     run_if("test_programs.py", &[], &variables, |_| true);
 }
 
