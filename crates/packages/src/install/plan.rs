@@ -75,17 +75,20 @@ impl<'a> Plan<'a> {
             let stem = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             (source.with_file_name("__pycache__"), stem)
         };
-        let owners: HashMap<(PathBuf, String), usize> = contested
-            .iter()
-            .filter_map(|source| Some((stem(source), self.files.get(source)?.wheel)))
-            .collect();
+        // `a.py` and `a.pyi` may be of two wheels.
+        let mut owners: HashMap<(PathBuf, String), Vec<usize>> = HashMap::new();
+        for source in contested {
+            let of = self.files.get(source).map(|planned| planned.wheel);
+            owners.entry(stem(source)).or_default().extend(of);
+        }
         self.files.retain(|path, planned| {
             let Some(cache) = path.parent().filter(|_| in_cache(path)) else { return true };
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             // Of `a.b.py` and of `a.py` it begins with `a.`.
             let mut stems = name.match_indices('.').map(|(at, _)| name[..at].to_owned());
             stems.all(|stem| {
-                owners.get(&(cache.to_owned(), stem)).is_none_or(|owner| *owner == planned.wheel)
+                let owners = owners.get(&(cache.to_owned(), stem));
+                owners.is_none_or(|owners| owners.iter().all(|owner| *owner == planned.wheel))
             })
         });
     }
@@ -215,6 +218,22 @@ mod tests {
         assert_eq!(
             merge(&first, &second).unwrap(),
             ["__pycache__/xy.cpython-311.pyc of a", "x.py of b", "b over a: x.py"]
+        );
+    }
+
+    #[test]
+    fn bytecode_stays_beside_no_source_of_another_wheel_whatever_shares_its_stem() {
+        let wheels = ["a", "b", "c"].map(|name| Wheel::named(name, "3.11"));
+        let wheels: Vec<&Wheel> = wheels.iter().collect();
+        let first = inventory(&[("x.py", "1"), ("x.pyi", "1")]);
+        let second = inventory(&[("x.py", "2"), ("__pycache__/x.cpython-311.pyc", "p")]);
+        let third = inventory(&[("x.pyi", "3"), ("__pycache__/x.cpython-311.pyc", "q")]);
+        let plan = Plan::merge(&wheels, vec![first, second, third]).unwrap();
+        let paths: Vec<_> = plan.files.keys().map(|path| path.to_str().unwrap()).collect();
+        assert_eq!(
+            paths,
+            ["x.py", "x.pyi"],
+            "the bytecode is the third's, the source the second's"
         );
     }
 

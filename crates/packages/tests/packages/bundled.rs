@@ -183,3 +183,25 @@ fn what_takes_too_much_is_given_up_and_nothing_of_it_stays() {
     assert!(left.iter().all(|name| !name.contains("bundled-")), "{left:?}");
     assert_eq!(shelved(&store, &folder).wheels.len(), WANTED.len());
 }
+
+#[test]
+fn packages_whose_lists_say_no_sizes_are_bounded_as_well() {
+    let test = "packages_whose_lists_say_no_sizes_are_bounded_as_well";
+    let folders = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let folder = folders.path().join("one");
+    if by_pip(test, &folder).is_none() {
+        return;
+    }
+    let record = folder.join("six-1.16.0.dist-info/RECORD");
+    let text = fs::read_to_string(&record).unwrap();
+    let unsized_row = |line: &str| format!("{},\n", line.rsplit_once(',').unwrap().0);
+    fs::write(&record, text.lines().map(unsized_row).collect::<String>()).unwrap();
+    let mut brought = recognised(&folder);
+    brought.distributions.retain(|one| one.name == "six");
+    let (_state, store) = state();
+    let bounds = Bounds { bytes: 20 << 10, files: 100 };
+    let endless = Patience::endless();
+    let made = bundled::install(&store, &BASE, &folder, &brought, bounds, &endless, &Silent);
+    assert!(made.unwrap_err().is_of_content(), "34 KiB are more than 20");
+    assert!(Wheel::all(&store).unwrap().is_empty());
+}

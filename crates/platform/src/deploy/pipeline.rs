@@ -445,7 +445,8 @@ impl Layered {
                 Ok(packages) => Some(packages),
                 Err(error) if error.is_of_content() && !patience.given_up() => {
                     stays = Some(split::all_stays(&error));
-                    opened.code = split.whole;
+                    // Unpacked anew: making wheels sets the modes of the files that they are linked to.
+                    opened.code = self.kept(&record.bundle)?;
                     None
                 }
                 Err(error) => return Err(machine("packages", &error)),

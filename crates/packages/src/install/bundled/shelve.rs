@@ -92,15 +92,24 @@ impl Shelf<'_> {
         let staging = Staging::begin(&wheels, &format!("bundled-{}-{number}", std::process::id()))?;
         let place = staging.path();
         let named = || format!("{} {}", distribution.name, distribution.version);
-        if !self.bounds.hold(distribution.extent()) {
-            let bounds = self.bounds;
+        let failed = |reason: io::Error| match reason.kind() {
+            io::ErrorKind::AlreadyExists
+            | io::ErrorKind::InvalidFilename
+            | io::ErrorKind::IsADirectory
+            | io::ErrorKind::NotADirectory => {
+                InstallError::Unreadable { requirement: named(), reason }
+            }
+            _ => FileError::at("lay out", place)(reason).into(),
+        };
+        distribution.lay_out(self.root, place).map_err(failed)?;
+        // What is there counts: a row need not say how large its file is.
+        let bounds = self.bounds;
+        if !bounds.hold(Extent::seen(place)) {
             return Err(InstallError::Excessive { requirement: named(), bounds });
         }
-        distribution.lay_out(self.root, place).map_err(FileError::at("lay out", place))?;
         let Some(unpacked) = Unpacked::of(place, self.base, &named())? else {
-            return Err(
-                FileError::at("understand", place)(io::ErrorKind::InvalidData.into()).into()
-            );
+            let reason = io::ErrorKind::InvalidData.into();
+            return Err(InstallError::Unreadable { requirement: named(), reason });
         };
         let _alone = staging::lock(&wheels, unpacked.id())?;
         let there = Wheel::find(self.store, unpacked.id());
@@ -135,12 +144,6 @@ impl Shelf<'_> {
 }
 
 impl Distribution {
-    /// How much it is, as its rows say.
-    fn extent(&self) -> Extent {
-        let bytes = self.rows.iter().filter_map(|row| row.size.parse::<u64>().ok());
-        Extent { files: self.rows.len() as u64, bytes: bytes.fold(0, u64::saturating_add) }
-    }
-
     /// Lays its files out in `place` as uv does.
     fn lay_out(&self, root: &Path, place: &Path) -> io::Result<()> {
         let mut made = BTreeSet::new();
@@ -150,7 +153,14 @@ impl Distribution {
             {
                 fs::create_dir_all(place.join(directory))?;
             }
-            fs::hard_link(root.join(path), place.join(path))
+            let (from, to) = (root.join(path), place.join(path));
+            match fs::hard_link(&from, &to) {
+                // A file system lets a file have only so many names.
+                Err(error) if error.kind() == io::ErrorKind::TooManyLinks => {
+                    fs::copy(from, to).map(drop)
+                }
+                linked => linked,
+            }
         };
         self.rows.iter().try_for_each(|row| link(&row.path))?;
         let info = place.join(&self.info);
