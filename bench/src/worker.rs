@@ -104,6 +104,11 @@ impl Worker {
         self.client.warm(connections).await
     }
 
+    /// Its state directory.
+    pub(crate) fn state(&self) -> &Path {
+        &self.state
+    }
+
     /// Calls one function.
     pub(crate) async fn call(&self, function: &str) -> Result<Shot> {
         Ok(self.ask(function, "{}").await?.0)

@@ -1,6 +1,7 @@
 //! One file for each figure.
 
 mod ablation_isolation;
+mod bundled;
 mod cold_targets;
 mod density;
 mod first_calls;
@@ -60,6 +61,11 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
         figure: ablation_isolation::FIGURE,
         title: ablation_isolation::TITLE,
         measure: |stage| Box::pin(ablation_isolation::measure(stage)),
+    },
+    Experiment {
+        figure: bundled::FIGURE,
+        title: bundled::TITLE,
+        measure: |stage| Box::pin(bundled::measure(stage)),
     },
     Experiment {
         figure: cold_targets::FIGURE,

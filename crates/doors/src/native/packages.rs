@@ -30,6 +30,9 @@ pub struct PackageSummary {
     /// Whether it was built here, from its source: it had no wheel.
     #[serde(default)]
     pub built: bool,
+    /// Whether it came with functions' own files, and from no index.
+    #[serde(default)]
+    pub bundled: bool,
     /// Outermost modules that it brings, dotted below namespace packages.
     pub modules: Vec<String>,
     /// How many files it has, bytecode included.
@@ -105,6 +108,7 @@ impl PackageSummary {
             wheel: wheel.id,
             python: wheel.python,
             built: wheel.built.is_some(),
+            bundled: wheel.is_of_bundle(),
             modules: wheel.modules,
             files: wheel.extent.files,
             bytes: wheel.extent.bytes,

@@ -100,7 +100,8 @@ impl Wheel {
     }
 
     /// Whether only functions' bundles have brought it: nothing is known that fetches it.
-    pub(super) fn is_of_bundle(&self) -> bool {
+    #[must_use]
+    pub fn is_of_bundle(&self) -> bool {
         self.requirement.is_empty()
     }
 

@@ -46,7 +46,12 @@ fn row(package: PackageSummary) -> [String; 10] {
         package.name,
         package.version,
         package.python,
-        if package.built { "built here" } else { "index" }.to_owned(),
+        match (package.bundled, package.built) {
+            (true, _) => "bundle",
+            (_, true) => "built here",
+            _ => "index",
+        }
+        .to_owned(),
         size(package.bytes),
         package.import_ms.map_or_else(unknown, |took| format!("{took:.1}ms")),
         package.import_bytes.map_or_else(unknown, size),
@@ -137,6 +142,7 @@ mod tests {
             wheel: "numpy-2.1.0".to_owned(),
             python: "3.12".to_owned(),
             built: false,
+            bundled: false,
             modules: Vec::new(),
             files: 1,
             bytes: 1,
