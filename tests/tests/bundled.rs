@@ -83,8 +83,6 @@ fn packages_of_an_archive_are_imported_ahead_unless_it_says_that_they_are_code()
     let folder = folder(MAIN);
     let known = deploy(&worker, "f", folder.path());
     assert_eq!(known["manifest"]["bundled"], true, "{known}");
-    let listed = worker.get("/v1/packages").expect(200).json();
-    assert_eq!(listed["packages"][0]["bundled"], true, "{listed}");
     let reply = worker.run("f", &json!(0)).expect(200);
     assert_eq!(reply.json(), json!(["/opt/python/tinypkg.py", true, "tiny"]));
     assert_eq!(reply.header("Lambswool-Start"), "fork");
@@ -212,23 +210,6 @@ fn an_archive_for_lambda_starts_from_a_zygote_and_a_variable_says_otherwise() {
         let said = worker.run("f", &json!(0)).expect(200).json();
         assert_eq!(said[0], format!("{place}/tinypkg.py"), "of the files that are kept");
     }
-    worker.assert_well();
-}
-
-#[test]
-fn packages_that_cannot_be_made_stay_code_and_their_function_runs() {
-    if !can_run() {
-        return;
-    }
-    let settings = [("WOOL_HANDLER_CACHE", "false"), ("WOOL_PACKAGE_FILES", "1")];
-    let worker = Site::new().up_with(&settings);
-    let folder = folder(MAIN);
-    let known = deploy(&worker, "f", folder.path());
-    let warning = known["warnings"][0].as_str().unwrap();
-    assert!(warning.starts_with("all packages in the bundle stay code"), "{warning}");
-    let said = worker.run("f", &json!(0)).expect(200).json();
-    assert_eq!(said, json!(["/var/task/tinypkg.py", false, "tiny"]));
-    assert!(wheels(&worker).is_empty());
     worker.assert_well();
 }
 

@@ -57,7 +57,8 @@ pub(super) async fn measure(stage: &Stage) -> Result<Measured> {
     let copies = WARMERS + 2;
     let template = stage.template(&kind, copies).await?;
     let worker = stage.worker_on(&template, "worker", &[NOTHING_KEPT], 1).await?;
-    let archives = Library { name: "archive".to_owned(), ..library.clone() };
+    let mut archives = library.clone();
+    archives.name = "archive".to_owned();
     for copy in 0..copies {
         let archive = archive(&site, &source(&library, copy))?;
         deploy(&worker, &archives.function(copy), archive).await?;
