@@ -30,7 +30,7 @@ impl Service {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Endpoint {
-    /// What it is.
+    /// Which service it is.
     pub service: Service,
     /// Where it is: scheme, host and port, without a slash behind them.
     pub url: String,

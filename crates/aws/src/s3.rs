@@ -16,7 +16,7 @@ const PLAIN_OF_KEY: &AsciiSet = &PLAIN.remove(b'/');
 pub struct Object {
     /// Its length in bytes.
     pub length: u64,
-    /// Its bytes.
+    /// Its bytes, from the first on.
     pub reader: Box<dyn Read + Send>,
 }
 

@@ -29,7 +29,7 @@ pub enum Failure {
     Refused {
         /// The service's name of what is wrong, such as `NoSuchKey`.
         code: String,
-        /// Its words.
+        /// The service's words.
         message: String,
     },
     /// There was no answer.
@@ -37,7 +37,7 @@ pub enum Failure {
     Unreachable {
         /// What was asked.
         url: String,
-        /// What broke.
+        /// Why there was none.
         source: Box<ureq::Error>,
     },
     /// The answer is none that the service gives.
@@ -82,7 +82,7 @@ impl Client {
         Self { agent: agent.into(), endpoint, region, credentials }
     }
 
-    /// Where it is.
+    /// The service's address.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.endpoint.url

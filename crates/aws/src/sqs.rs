@@ -16,14 +16,14 @@ pub const BATCH: usize = 10;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Message {
-    /// Its name.
+    /// Its name, which the service gave it.
     pub message_id: String,
     /// What it is deleted by.
     pub receipt_handle: String,
     /// MD5 of the body, in hexadecimal.
     #[serde(default, rename = "MD5OfBody")]
     pub md5_of_body: String,
-    /// What was sent.
+    /// The text that was sent.
     #[serde(default)]
     pub body: String,
     /// What the service says of it, such as `SentTimestamp`.

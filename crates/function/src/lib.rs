@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bundle_digest;
 mod cpu;
 mod kind;
 mod label;
@@ -27,6 +28,7 @@ mod told;
 mod version;
 mod whole_name;
 
+pub use bundle_digest::{BundleDigest, DigestError};
 pub use cpu::{Cpu, CpuBounds, NoProcessors, Processors};
 pub use kind::{Kind, Reset};
 pub use label::{DEFAULT_TENANT, Label, LabelError};
@@ -41,5 +43,5 @@ pub use network::{Destination, Network};
 pub use qualifier::{AliasName, LATEST, MAX_ALIAS, Qualifier, QualifierError};
 pub use quantity::{Bytes, Cpus, Span};
 pub use told::Told;
-pub use version::{BundleDigest, DigestError, PackageLock, VersionId, VersionRecord};
+pub use version::{PackageLock, VersionId, VersionRecord};
 pub use whole_name::{WholeName, directory};

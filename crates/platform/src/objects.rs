@@ -12,14 +12,14 @@ use thiserror::Error;
 
 use crate::access::{Permit, Purpose};
 
-/// Opens objects.
+/// The store of objects, where there is one.
 #[derive(Clone, Debug, Default)]
 pub struct Objects(Option<Arc<Client>>);
 
 /// Which object is meant.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// The bucket.
+    /// The bucket's name.
     pub bucket: String,
     /// The key in the bucket.
     pub key: String,

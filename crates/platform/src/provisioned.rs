@@ -27,7 +27,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// Instances that a version or an alias is to have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Provisioned {
-    /// How many.
+    /// How many there are to be.
     pub instances: u32,
     /// Seconds since 1970 at which they were asked for.
     pub changed: u64,

@@ -14,7 +14,6 @@ use store::{
 };
 
 use crate::database::{self, strange, unreadable, unwritable};
-use crate::layers;
 
 const MIGRATIONS: [&str; 5] = [
     "CREATE TABLE versions (
@@ -73,7 +72,26 @@ const MIGRATIONS: [&str; 5] = [
          text   TEXT NOT NULL,
          PRIMARY KEY (tenant, name, kind, key)
      ) STRICT;",
-    layers::MIGRATION,
+    // `layer_numbers` outlives its layers: no number is given twice. `layers` reads and writes both.
+    "CREATE TABLE layers (
+         tenant    TEXT NOT NULL,
+         name      TEXT NOT NULL,
+         number    INTEGER NOT NULL,
+         published INTEGER NOT NULL,
+         bundle    TEXT NOT NULL,
+         bytes     INTEGER NOT NULL,
+         modules   TEXT NOT NULL,
+         uses_set  INTEGER NOT NULL,
+         text      TEXT NOT NULL,
+         policy    TEXT,
+         PRIMARY KEY (tenant, name, number)
+     ) STRICT;
+     CREATE TABLE layer_numbers (
+         tenant TEXT NOT NULL,
+         name   TEXT NOT NULL,
+         last   INTEGER NOT NULL,
+         PRIMARY KEY (tenant, name)
+     ) STRICT;",
 ];
 
 pub(crate) const STORE: &str = "the functions";

@@ -10,27 +10,6 @@ use store::{LayerRow, LayerVersion, Layers, StoreError};
 use crate::database::{strange, unreadable, unwritable};
 use crate::functions::{STORE, SqliteFunctions};
 
-/// `layer_numbers` outlives its layers: no number is given twice.
-pub(crate) const MIGRATION: &str = "CREATE TABLE layers (
-         tenant    TEXT NOT NULL,
-         name      TEXT NOT NULL,
-         number    INTEGER NOT NULL,
-         published INTEGER NOT NULL,
-         bundle    TEXT NOT NULL,
-         bytes     INTEGER NOT NULL,
-         modules   TEXT NOT NULL,
-         uses_set  INTEGER NOT NULL,
-         text      TEXT NOT NULL,
-         policy    TEXT,
-         PRIMARY KEY (tenant, name, number)
-     ) STRICT;
-     CREATE TABLE layer_numbers (
-         tenant TEXT NOT NULL,
-         name   TEXT NOT NULL,
-         last   INTEGER NOT NULL,
-         PRIMARY KEY (tenant, name)
-     ) STRICT;";
-
 impl Layers for SqliteFunctions {
     fn publish_layer(
         &mut self,

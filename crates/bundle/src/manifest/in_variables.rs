@@ -44,7 +44,7 @@ pub(super) struct InVariables {
 }
 
 impl InVariables {
-    /// Reads them.
+    /// Reads them from a function's variables.
     ///
     /// # Errors
     /// When a name or a value is none that can be.

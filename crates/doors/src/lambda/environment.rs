@@ -42,7 +42,7 @@ pub(super) struct Environment {
 }
 
 impl Environment {
-    /// The variables.
+    /// The variables, each with its value.
     ///
     /// # Errors
     /// When they are too long together, or one is the service's own.

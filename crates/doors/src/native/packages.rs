@@ -101,6 +101,7 @@ pub struct Pruned {
 impl PackageSummary {
     fn of(stocked: Stocked) -> Self {
         let Stocked { wheel, functions, used, cost, unforkable } = stocked;
+        let bundled = wheel.is_of_bundle();
         Self {
             name: wheel.name,
             version: wheel.version,
@@ -108,7 +109,7 @@ impl PackageSummary {
             wheel: wheel.id,
             python: wheel.python,
             built: wheel.built.is_some(),
-            bundled: wheel.is_of_bundle(),
+            bundled,
             modules: wheel.modules,
             files: wheel.extent.files,
             bytes: wheel.extent.bytes,

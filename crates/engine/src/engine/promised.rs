@@ -30,11 +30,11 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// So many instances of a version are to be there.
 #[derive(Clone, Debug)]
 pub struct Promise {
-    /// The version.
+    /// The version that they are of.
     pub handler: Arc<Handler>,
     /// Its number, which a function of AWS's kind is told when it is loaded.
     pub number: String,
-    /// How many.
+    /// How many instances.
     pub instances: u32,
 }
 

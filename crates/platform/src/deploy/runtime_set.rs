@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::Path;
 
-/// What it gets.
+/// What such a function gets.
 pub(crate) const REQUIREMENT: &str = "boto3";
 
 /// Modules of boto3 and of what it needs.

@@ -131,9 +131,9 @@ pub struct Made {
 /// The files of a layer that were kept.
 #[derive(Clone, Debug)]
 pub struct KeptLayer {
-    /// Their digest.
+    /// What the files are kept by.
     pub bundle: BundleDigest,
-    /// Their bytes.
+    /// Bytes of the files, unpacked.
     pub bytes: u64,
     /// Modules that they are of, by their names at the top.
     pub modules: Vec<String>,

@@ -63,7 +63,7 @@ pub struct Distribution {
     pub version: String,
     /// Its directory `*.dist-info`.
     info: String,
-    /// Its files.
+    /// Its files, as its `RECORD` lists them.
     rows: Vec<Row>,
     /// What its installer wrote beside them, which is written anew.
     receipts: Vec<String>,

@@ -52,7 +52,7 @@ pub enum Reason {
     /// A file that another distribution lists, too: each of many could take all files of the bundle for its own.
     #[error("{path:?} is in the RECORD of {other} as well")]
     Claimed {
-        /// The file.
+        /// The file that both list.
         path: String,
         /// The distribution that was looked at before.
         other: String,
