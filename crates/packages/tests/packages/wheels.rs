@@ -67,8 +67,8 @@ pub(crate) fn file_names(directory: &Path) -> Vec<String> {
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// A listing in which what is knowingly different is made equal: bytecode, which uv does not write; the installer's
-/// lock; the first line of commands, and so their hashes.
+/// A listing in which what is knowingly different is made equal: bytecode, which uv does not write, and what wheels bring of
+/// it; the installer's lock; the first line of commands, and so their hashes.
 fn comparable(root: &Path) -> BTreeMap<String, Vec<u8>> {
     let listed = contents(root)
         .into_iter()
@@ -79,7 +79,8 @@ fn comparable(root: &Path) -> BTreeMap<String, Vec<u8>> {
             text().split_once('\n').unwrap().1.as_bytes().to_vec()
         } else if path.ends_with(".dist-info/RECORD") {
             let text = text();
-            let rows = text.lines().map(|row| match row.strip_prefix("bin/") {
+            let rows = text.lines().filter(|row| !row.contains("__pycache__/"));
+            let rows = rows.map(|row| match row.strip_prefix("bin/") {
                 Some(rest) => format!("bin/{}\n", rest.split(',').next().unwrap()),
                 None => format!("{row}\n"),
             });
