@@ -160,7 +160,7 @@ fn every_setting_has_a_variable() {
     let config = optional.unwrap();
     assert_eq!((config.internals.creations, config.python.as_deref()), (Some(3), Some("3.12")));
     assert_eq!(config.internals.zygote_bytes, Some(Bytes(1 << 30)));
-    assert_eq!((Config::DECLARED.len(), Internals::DECLARED.len()), (42, 15));
+    assert_eq!((Config::DECLARED.len(), Internals::DECLARED.len()), (43, 15));
 }
 
 #[test]
