@@ -155,9 +155,8 @@ impl Provisioner {
 
 /// How many instances a tenant may be promised at one place: `own` are those that it has at others.
 fn left(room: usize, own: usize, others: usize, limit: usize) -> usize {
-    let promised = room / 2;
-    let shared = promised.saturating_sub(own + others).saturating_sub(own);
-    shared.min(limit.saturating_sub(own))
+    let share = (room / 2).saturating_sub(others) / 2;
+    share.min(limit).saturating_sub(own)
 }
 
 #[cfg(test)]
@@ -166,11 +165,11 @@ mod tests {
 
     #[test]
     fn half_of_the_sandboxes_can_be_promised_and_no_tenant_takes_anothers_part() {
-        assert_eq!(left(100, 0, 0, usize::MAX), 50);
-        // What a tenant has is no more than what it leaves to others.
-        assert_eq!(left(100, 10, 0, usize::MAX), 30);
+        // What a tenant has is no more than what it leaves to others, whether it asks once or often.
+        assert_eq!(left(100, 0, 0, usize::MAX), 25);
+        assert_eq!(left(100, 10, 0, usize::MAX), 15);
         assert_eq!(left(100, 25, 0, usize::MAX), 0);
-        assert_eq!(left(100, 0, 25, usize::MAX), 25);
+        assert_eq!(left(100, 0, 25, usize::MAX), 12);
         assert_eq!(left(100, 0, 50, usize::MAX), 0);
         assert_eq!(left(100, 2, 0, 5), 3);
         assert_eq!((left(0, 0, 0, 9), left(1, 0, 0, 9), left(100, 60, 60, 9)), (0, 0, 0));

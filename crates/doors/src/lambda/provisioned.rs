@@ -123,7 +123,10 @@ pub(super) async fn put(mut call: Call) -> Result<Answer, Fault> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let change = move |kept: &mut Provisioned| {
         // Under the lock of what is kept: of two that ask at once, the second sees the first.
-        provisioner.check(&permit, &key, instances).map_err(|too_many| {
+        // Fewer than there were are always to be had.
+        let more = instances > kept.instances;
+        let checked = if more { provisioner.check(&permit, &key, instances) } else { Ok(()) };
+        checked.map_err(|too_many| {
             Fault::invalid_parameter_value(format!(
                 "Specified ConcurrentExecutions for function decreases account's UnreservedConcurrentExecution below its minimum value: {too_many}"
             ))
